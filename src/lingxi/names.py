@@ -1,0 +1,86 @@
+"""What several processes must spell alike: queues and groups, Redis keys and channels, outbox event types, failpoints."""
+
+from typing import Final
+
+PAYLOAD_VERSION: Final = 1  # `v` of job data, outbox payloads and webhooks
+
+# ── queues ───────────────────────────────────────────────────────────────────────────────────────────────
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "photo": ("photo:process", "photo:fingerprint"),
+    "media": ("media:verify", "media:probe"),
+    "video": ("video:poster", "video:transcode"),
+    "delivery": ("export:archive", "webhook:deliver"),
+    "demo": ("demo:drill",),
+}
+QUEUES: Final[tuple[str, ...]] = tuple(queue for queues in GROUPS.values() for queue in queues)
+
+
+def physical_queue(queue: str) -> str:
+    """BullMQ forbids ':' in queue names: `media:verify` is `media-verify` in Redis."""
+    return queue.replace(":", "-")
+
+
+# ── priorities: the wire's word → what PostgreSQL and BullMQ sort by (smaller goes first) ────────────────
+PRIORITIES: Final[dict[str, int]] = {"live": 0, "normal": 1, "bulk": 2}
+PRIORITY_NAMES: Final[dict[int, str]] = {number: name for name, number in PRIORITIES.items()}
+
+# ── Redis keys (BullMQ's own begin with `bull:`) ─────────────────────────────────────────────────────────
+REDIS_PREFIX: Final = "lingxi:"
+HEARTBEAT_KEY: Final = "lingxi:worker:heartbeat:{queue}"
+HEARTBEAT_TTL_SECONDS: Final = 30
+DISPATCH_LOCK_KEY: Final = "lingxi:lock:outbox-dispatch"
+DISPATCH_LOCK_TTL_MS: Final = 5_000
+FINISHED_COUNTS_KEY: Final = "lingxi:finished:{queue}:{minute}"  # hash {completed, failed}; minute = unix time // 60
+MARKER_KEY: Final = "lingxi:marker"  # gone or different: this Redis was wiped or restored
+
+# ── pub/sub channels: hints only, polling is the floor ───────────────────────────────────────────────────
+HINT_OUTBOX: Final = "lingxi:hint:outbox"  # payload empty
+HINT_TASKS: Final = "lingxi:hint:tasks"  # comma-separated task ids
+HINT_ACCESS: Final = "lingxi:hint:access"  # a token or a share was revoked
+PROGRESS_CHANNEL: Final = "lingxi:progress"  # JSON of an itemProgress frame
+
+# ── outbox ───────────────────────────────────────────────────────────────────────────────────────────────
+EVENT_ITEMS_QUEUED: Final = "items.queued"
+EVENT_TASK_ENDED: Final = "task.ended"
+EVENT_TYPES: Final = (
+    EVENT_ITEMS_QUEUED,
+    EVENT_TASK_ENDED,
+    "photo.uploaded",
+    "photo.published",
+    "photo.updated",
+    "photo.removed",
+)
+DEAD_LETTERED: Final = "dead_lettered"  # outbox_events.last_error of an event given up on
+ITEMS_PER_EVENT: Final = 500
+EVENTS_PER_ROUND: Final = 20
+MAX_EVENT_ATTEMPTS: Final = 10
+DISPATCH_TIMEOUT_SECONDS: Final = 5.0
+
+# ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
+JOB_NAME: Final = "item"
+FOREIGN_JOB: Final = "foreign_job"
+
+# ── failpoints: every boundary that a test can turn into kill, error or pause ────────────────────────────
+FAILPOINTS: Final[tuple[str, ...]] = (
+    "api.before_insert",
+    "api.after_insert",
+    "api.before_commit",
+    "api.after_commit",
+    "outbox.after_claim",
+    "outbox.before_send",
+    "outbox.after_send",
+    "outbox.before_commit",
+    "outbox.after_commit",
+    "worker.before_claim",
+    "worker.after_claim",
+    "worker.before_run",
+    "worker.after_run",
+    "worker.before_commit",
+    "worker.after_commit",
+    "worker.after_ack",
+    "sweep.before_commit",
+    "sweep.after_commit",
+    "stream.between_snapshot_and_subscribe",
+    "storage.before_rename",
+    "storage.after_put",
+)

@@ -1,0 +1,48 @@
+"""One JSON line an event on standard error; the only place that configures logging.
+
+Events are snake_case words in the past tense (`attempt_finished`); the rest are fields. Secrets, file names of users and
+positions never go into a field at level info.
+"""
+
+import logging
+import sys
+from typing import Any, cast
+
+import structlog
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class _Stderr:
+    """Looks up sys.stderr at each line: pytest and daemons replace it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def configure(level: str = "info", **fields: Any) -> None:
+    """Log from `level` (one of LEVELS) on, with `fields` on every line of this process."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks,
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(Any, _Stderr())),
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.clear_contextvars()
+    structlog.contextvars.bind_contextvars(**fields)
+    logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+
+
+def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
+    """The logger of one module; `name` becomes the field `logger`."""
+    return cast(structlog.typing.FilteringBoundLogger, structlog.get_logger(logger=name))
