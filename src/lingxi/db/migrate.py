@@ -1,0 +1,79 @@
+"""Migrations: Alembic keeps the order and the version table, the steps themselves are SQL files.
+
+Any number of processes may start at once: an advisory lock lets one of them migrate, the rest then find nothing to do.
+"""
+
+import asyncio
+from importlib import resources
+from pathlib import Path
+from typing import cast
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, make_url, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+_LOCK = 0x11A671  # any number that only we take
+
+HEAD = "head"
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_folder()))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _folder() -> Path:
+    return cast(Path, resources.files("lingxi.db") / "migrations")
+
+
+def _engine(dsn: str) -> AsyncEngine:
+    url = make_url(dsn).set(drivername="postgresql+asyncpg")
+    query = dict(url.query)
+    if mode := query.pop("sslmode", None):  # libpq's word; asyncpg's dialect calls it ssl
+        query["ssl"] = mode
+    return create_async_engine(url.set(query=query), poolclass=NullPool)
+
+
+async def migrate(dsn: str, revision: str = HEAD) -> tuple[str | None, str | None]:
+    """Bring the database to `revision`; answers the revisions before and after. All in one transaction."""
+    engine = _engine(dsn)
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            return await connection.run_sync(_upgrade, revision)
+    finally:
+        await engine.dispose()
+
+
+def _upgrade(connection: Connection, revision: str) -> tuple[str | None, str | None]:
+    config = _config()
+    config.attributes["connection"] = connection
+    before = MigrationContext.configure(connection).get_current_revision()
+    command.upgrade(config, revision)
+    return before, MigrationContext.configure(connection).get_current_revision()
+
+
+def head_revision() -> str:
+    """The newest revision that this version of Lingxi knows."""
+    return cast(str, ScriptDirectory.from_config(_config()).get_current_head())
+
+
+async def current_revision(dsn: str) -> str | None:
+    """The revision of the database; None when it was never migrated."""
+    engine = _engine(dsn)
+    try:
+        async with engine.connect() as connection:
+            return await connection.run_sync(lambda c: MigrationContext.configure(c).get_current_revision())
+    finally:
+        await engine.dispose()
+
+
+def migrate_sync(dsn: str, revision: str = HEAD) -> tuple[str | None, str | None]:
+    """`migrate` for callers without an event loop."""
+    return asyncio.run(migrate(dsn, revision))

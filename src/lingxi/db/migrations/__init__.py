@@ -1,0 +1,1 @@
+"""Alembic's folder: `versions/` has the order, the numbered SQL files beside it have the steps."""

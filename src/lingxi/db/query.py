@@ -1,0 +1,10 @@
+"""One statement, one file: `sql("items/claim")` is the text of `queries/items/claim.sql`."""
+
+from functools import cache
+from importlib import resources
+
+
+@cache
+def sql(name: str) -> str:
+    """The statement in `db/queries/<name>.sql`; FileNotFoundError when there is none."""
+    return (resources.files("lingxi.db") / "queries" / f"{name}.sql").read_text("utf-8")

@@ -1,0 +1,91 @@
+"""Connections to PostgreSQL: pools, and what "PostgreSQL cannot serve now" looks like.
+
+Hot connections (workers, dispatcher) plan once and for keys: a generic plan made while a table is empty would scan it
+for ever (measured, `docs/benchmarks.md`).
+"""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
+Pool = asyncpg.Pool
+Record = asyncpg.Record
+
+HOT_SETTINGS = {
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+
+# The server, the network or its present load is at fault, not the statement.
+UNAVAILABLE: tuple[type[BaseException], ...] = (
+    OSError,
+    TimeoutError,
+    ssl.SSLError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.SystemError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+)
+# The statement met others: doing the whole transaction again is right.
+CONFLICTS: tuple[type[BaseException], ...] = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+# One value of a statement cannot be stored; the others of its batch can.
+BAD_DATA: tuple[type[BaseException], ...] = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Does this error say that PostgreSQL cannot serve now (so that nothing is charged and one tries again)?
+
+    asyncpg.DataError is an InterfaceError too when it was raised by an encoder of the client: that is bad data.
+    """
+    return isinstance(error, UNAVAILABLE) and not isinstance(error, BAD_DATA) and not _is_client_data_error(error)
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Did the transaction lose against another (deadlock, serialization), so that the whole of it may be done again?"""
+    return isinstance(error, CONFLICTS)
+
+
+def is_bad_data(error: BaseException) -> bool:
+    """Does this error blame a value of the statement?"""
+    return isinstance(error, BAD_DATA) or _is_client_data_error(error)
+
+
+def _is_client_data_error(error: BaseException) -> bool:
+    return isinstance(error, asyncpg.exceptions._base.InterfaceError) and isinstance(error, ValueError)
+
+
+async def connect(dsn: str, *, name: str, hot: bool = False, timeout_seconds: float = 10.0) -> asyncpg.Connection:
+    """One connection outside any pool; `name` shows in pg_stat_activity."""
+    return await asyncpg.connect(dsn, server_settings=_settings(name, hot), timeout=timeout_seconds, command_timeout=60)
+
+
+async def create_pool(dsn: str, *, name: str, min_size: int = 1, max_size: int = 10, hot: bool = False) -> Pool:
+    """A pool of at most `max_size` connections; raises as `connect` when the server is away."""
+    pool = asyncpg.create_pool(
+        dsn, min_size=min_size, max_size=max_size, server_settings=_settings(name, hot), timeout=10, command_timeout=60
+    )
+    await pool
+    return pool
+
+
+@asynccontextmanager
+async def transaction(pool: Pool, *, acquire_timeout_seconds: float = 5.0) -> AsyncIterator[Connection]:
+    """A connection with an open transaction: committed when the block ends, rolled back when it raises."""
+    async with pool.acquire(timeout=acquire_timeout_seconds) as connection, connection.transaction():
+        yield connection
+
+
+def _settings(name: str, hot: bool) -> dict[str, Any]:
+    return {"application_name": name, "timezone": "UTC", **(HOT_SETTINGS if hot else {})}
