@@ -49,7 +49,11 @@ def is_unavailable(error: BaseException) -> bool:
 
     asyncpg.DataError is an InterfaceError too when it was raised by an encoder of the client: that is bad data.
     """
-    return isinstance(error, UNAVAILABLE) and not isinstance(error, BAD_DATA) and not _is_client_data_error(error)
+    return (
+        isinstance(error, UNAVAILABLE)
+        and not isinstance(error, BAD_DATA)
+        and not _is_client_data_error(error)
+    )
 
 
 def is_conflict(error: BaseException) -> bool:
@@ -66,15 +70,26 @@ def _is_client_data_error(error: BaseException) -> bool:
     return isinstance(error, asyncpg.exceptions._base.InterfaceError) and isinstance(error, ValueError)
 
 
-async def connect(dsn: str, *, name: str, hot: bool = False, timeout_seconds: float = 10.0) -> asyncpg.Connection:
+async def connect(
+    dsn: str, *, name: str, hot: bool = False, timeout_seconds: float = 10.0
+) -> asyncpg.Connection:
     """One connection outside any pool; `name` shows in pg_stat_activity."""
-    return await asyncpg.connect(dsn, server_settings=_settings(name, hot), timeout=timeout_seconds, command_timeout=60)
+    return await asyncpg.connect(
+        dsn, server_settings=_settings(name, hot), timeout=timeout_seconds, command_timeout=60
+    )
 
 
-async def create_pool(dsn: str, *, name: str, min_size: int = 1, max_size: int = 10, hot: bool = False) -> Pool:
+async def create_pool(
+    dsn: str, *, name: str, min_size: int = 1, max_size: int = 10, hot: bool = False
+) -> Pool:
     """A pool of at most `max_size` connections; raises as `connect` when the server is away."""
     pool = asyncpg.create_pool(
-        dsn, min_size=min_size, max_size=max_size, server_settings=_settings(name, hot), timeout=10, command_timeout=60
+        dsn,
+        min_size=min_size,
+        max_size=max_size,
+        server_settings=_settings(name, hot),
+        timeout=10,
+        command_timeout=60,
     )
     await pool
     return pool

@@ -1,0 +1,219 @@
+"""Every error has one class, one code, one status and one documented row (`docs/errors.md`).
+
+`LingxiError` is what an HTTP caller or a user of the command line meets; `ItemError` is how an item fails.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One mistake in a request: where (`items[16].input.sha256`) and why."""
+
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A row of the table of errors: HTTP status and title of a code."""
+
+    status: int
+    title: str
+
+
+PROBLEMS: dict[int, Problem] = {
+    40001: Problem(400, "The request is malformed"),  # 422 when it is JSON that breaks the schema
+    40002: Problem(400, "The Idempotency-Key is malformed"),
+    40101: Problem(401, "A valid token is needed"),
+    40301: Problem(403, "The token's role does not allow this"),
+    40401: Problem(404, "There is no such thing here"),
+    40501: Problem(405, "The method is not allowed here"),
+    40801: Problem(408, "The body came too slowly"),
+    40901: Problem(409, "Not possible in this state"),
+    40902: Problem(409, "The Idempotency-Key was used with a different body"),
+    41301: Problem(413, "Too large"),
+    41501: Problem(415, "The content is of no accepted type"),
+    42901: Problem(429, "Over the limit of the workspace"),
+    50001: Problem(500, "Internal error"),
+    50002: Problem(503, "Redis is unavailable"),
+    50003: Problem(503, "PostgreSQL is unavailable"),
+}
+
+
+class LingxiError(Exception):
+    """An error with a code of PROBLEMS. `detail` is one plain sentence that names no path, secret or foreign id."""
+
+    code = 50001
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        status: int | None = None,
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.status = status or PROBLEMS[self.code].status
+        self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def title(self) -> str:
+        return PROBLEMS[self.code].title
+
+
+class MalformedRequest(LingxiError):
+    """Not JSON, a bad cursor or a bad header (400); or JSON that breaks the schema (422, with `errors`)."""
+
+    code = 40001
+
+
+class SchemaError(MalformedRequest):
+    """JSON that breaks the schema: 422, and `errors` says which field and why."""
+
+    def __init__(self, detail: str, errors: Sequence[FieldError]) -> None:
+        super().__init__(detail, errors=errors, status=422)
+
+
+class MalformedKey(LingxiError):
+    """Idempotency-Key is not 1 to 255 visible ASCII characters."""
+
+    code = 40002
+
+
+class Unauthenticated(LingxiError):
+    """No token, or one that is unknown, expired or revoked."""
+
+    code = 40101
+
+
+class Forbidden(LingxiError):
+    """The token's role is too low for the route."""
+
+    code = 40301
+
+
+class NotFound(LingxiError):
+    """Nothing with that id in the caller's workspace; the same words whether or not it exists elsewhere."""
+
+    code = 40401
+
+    def __init__(self) -> None:
+        super().__init__("There is nothing with this id or at this address.")
+
+
+class MethodNotAllowed(LingxiError):
+    """The address exists, and does not take this method."""
+
+    code = 40501
+
+
+class TooSlow(LingxiError):
+    """The body did not arrive in time."""
+
+    code = 40801
+
+
+class Conflict(LingxiError):
+    """The thing is in a state in which this is not possible."""
+
+    code = 40901
+
+
+class KeyReused(LingxiError):
+    """The Idempotency-Key was used with a different body."""
+
+    code = 40902
+
+
+class TooLarge(LingxiError):
+    """Body, item or upload over its limit; the limit is in the detail."""
+
+    code = 41301
+
+
+class UnsupportedContent(LingxiError):
+    """The file's content is of no accepted type."""
+
+    code = 41501
+
+
+class OverLimit(LingxiError):
+    """Over the workspace's rate or quota; `retry_after_seconds` says when to try again."""
+
+    code = 42901
+
+
+class RedisUnavailable(LingxiError):
+    """Redis cannot serve now."""
+
+    code = 50002
+
+
+class PostgresUnavailable(LingxiError):
+    """PostgreSQL cannot serve now."""
+
+    code = 50003
+
+
+# ── how an item fails ────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ItemCode:
+    """A stable code of a failed item: whether a retry can help, and a plain sentence."""
+
+    retryable: bool
+    sentence: str
+
+
+ITEM_CODES: dict[str, ItemCode] = {
+    "internal_error": ItemCode(True, "Something went wrong inside; the worker's log has the details."),
+    "worker_lost": ItemCode(True, "The worker that ran this was lost."),
+    "deadline_exceeded": ItemCode(True, "It took longer than its time limit."),
+    "dispatch_failed": ItemCode(True, "It could not be handed to a worker."),
+    "result_too_large": ItemCode(False, "Its result is larger than 64 kB."),
+    "result_invalid": ItemCode(False, "Its result cannot be stored."),
+    "input_invalid": ItemCode(False, "Its input does not fit the processor's schema any more."),
+    "object_not_found": ItemCode(False, "There is no object with this name in the workspace."),
+    "empty_file": ItemCode(False, "The file is empty."),
+    "unsupported_type": ItemCode(False, "The file's content is of no accepted type."),
+    "corrupt_image": ItemCode(False, "The picture is damaged."),
+    "truncated_image": ItemCode(False, "The picture is cut off: a part of the file is missing."),
+    "too_many_pixels": ItemCode(False, "The picture has more pixels than is accepted."),
+    "too_large": ItemCode(False, "The file is larger than is accepted."),
+    "size_mismatch": ItemCode(False, "The file does not have the size that was expected."),
+    "checksum_mismatch": ItemCode(False, "The file does not have the SHA-256 that was expected."),
+    "type_mismatch": ItemCode(False, "The file is not of the type that was expected."),
+    "decode_timeout": ItemCode(True, "Decoding the picture took too long."),
+    "decoder_crashed": ItemCode(True, "The decoder died on this picture."),
+    "storage_unavailable": ItemCode(True, "The storage did not answer."),
+    "drill_failed": ItemCode(False, "The drill was told to fail."),
+    "drill_busy": ItemCode(True, "The drill was told to fail for now."),
+}
+
+
+class ItemError(Exception):
+    """How a processor says that its item failed: a code (snake_case) and a plain sentence (≤ 1,000 characters kept)."""
+
+    retryable = False
+
+    def __init__(self, code: str, message: str | None = None, *, retry_after: float | None = None) -> None:
+        self.code = code
+        self.message = message or (ITEM_CODES[code].sentence if code in ITEM_CODES else code)
+        self.retry_after = retry_after
+        super().__init__(f"{code}: {self.message}")
+
+
+class Permanent(ItemError):
+    """No retry can help."""
+
+
+class Transient(ItemError):
+    """May pass: tried again while attempts remain, after `retry_after` seconds when given."""
+
+    retryable = True
