@@ -1,0 +1,91 @@
+"""Which queues have a processor here, and whether inputs fit it.
+
+All nine queues exist from the start; one whose processor is not built yet, or that this deployment does not have
+(`LINGXI_QUEUES`), refuses submission with 40001 and says which types are available.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from lingxi.domain.errors import FieldError, SchemaError
+from lingxi.names import QUEUES
+from lingxi.processors.contract import Processor
+
+MAX_REPORTED_ERRORS = 100  # of one submission: enough to mend it, short enough to read
+
+
+class Registry:
+    """The processors of this deployment by logical queue name."""
+
+    def __init__(
+        self,
+        processors: Iterable[Processor[Any]],
+        deployed_queues: Iterable[str] = QUEUES,
+    ) -> None:
+        deployed = set(deployed_queues)
+        if unknown := deployed - set(QUEUES):
+            raise ValueError(
+                f"unknown queues: {', '.join(sorted(unknown))}; known are: {', '.join(QUEUES)}"
+            )
+        self._processors: dict[str, Processor[Any]] = {}
+        for processor in processors:
+            if processor.name not in QUEUES:
+                raise ValueError(
+                    f"processor for an unknown queue {processor.name!r}; known are: {', '.join(QUEUES)}"
+                )
+            if processor.name in self._processors:
+                raise ValueError(f"two processors for {processor.name!r}")
+            if processor.name in deployed:
+                self._processors[processor.name] = processor
+        self._lists: dict[str, TypeAdapter[list[BaseModel]]] = {
+            name: TypeAdapter(list[processor.input_model])  # type: ignore[name-defined]
+            for name, processor in self._processors.items()
+        }
+
+    def available(self) -> tuple[str, ...]:
+        """The types that can be submitted, in the order of names.QUEUES."""
+        return tuple(queue for queue in QUEUES if queue in self._processors)
+
+    def find(self, name: str) -> Processor[Any] | None:
+        """The processor of a queue, or None."""
+        return self._processors.get(name)
+
+    def get(self, name: str) -> Processor[Any]:
+        """The processor of a type that somebody wants to submit; SchemaError (40001, 422) when there is none."""
+        if (processor := self._processors.get(name)) is not None:
+            return processor
+        what = "is not available here yet" if name in QUEUES else "is not a known type"
+        listed = ", ".join(self.available()) or "none"
+        sentence = f"The type {name[:64]!r} {what}; available are: {listed}."
+        raise SchemaError(sentence, [FieldError("type", sentence)])
+
+    def validate_inputs(self, name: str, inputs: Sequence[Any]) -> list[FieldError]:
+        """Check all inputs of a submission in one pass; an empty list when all fit, else the first mistakes, each with its place
+        (`items[16].input.sha256`).
+
+        `inputs` are parsed JSON values, one an item. SchemaError for a type without a processor.
+        """
+        self.get(name)
+        try:
+            self._lists[name].validate_python(
+                inputs if isinstance(inputs, list) else list(inputs)
+            )
+        except ValidationError as error:
+            found = error.errors(
+                include_url=False, include_context=False, include_input=False
+            )
+            return [
+                _field_error(one["loc"], one["msg"])
+                for one in found[:MAX_REPORTED_ERRORS]
+            ]
+        return []
+
+
+def _field_error(location: tuple[int | str, ...], message: str) -> FieldError:
+    index, *path = location
+    inside = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
+    )
+    return FieldError(f"items[{index}].input{inside}", message)
