@@ -1,0 +1,14 @@
+-- The events of one round, locked: by priority, then in turn by workspace, then by age. $1 how many, $2 queues that have no room,
+-- $3 versions up to this one are understood. Ids commit out of order, so nothing here asks for "greater than the last".
+with due as (
+  select id, priority, row_number() over (partition by priority, workspace_id order by next_attempt_at, id) as turn, next_attempt_at
+    from (select id, priority, workspace_id, next_attempt_at, queue from outbox_events
+           where published_at is null and last_error is distinct from 'dead_lettered' and next_attempt_at <= clock_timestamp()
+             and (queue is null or queue <> all($2::text[])) and coalesce((payload ->> 'v')::int, 1) <= $3
+           order by priority, next_attempt_at, id limit 2000) candidates)
+select e.id, e.type, e.queue, e.workspace_id, e.priority, e.task_id, e.round, e.first_position, e.last_position, e.positions, e.item_count,
+       e.payload, e.attempts, e.created_at
+  from outbox_events e join (select * from due order by priority, turn, next_attempt_at, id limit $1) d using (id)
+ where e.published_at is null
+ order by e.priority, d.turn, e.next_attempt_at, e.id
+   for update of e skip locked
