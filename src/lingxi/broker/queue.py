@@ -1,0 +1,331 @@
+"""One physical BullMQ queue, driven by BullMQ's own scripts in pipelines.
+
+Jobs are doorbells: PostgreSQL holds the truth. So nothing here counts attempts, keeps results or delays a job, and a
+script's "you no longer own this" (a lock that ran out, a job that is gone after a wipe) is an answer, not an error.
+
+Every call raises BrokerUnavailable when Redis cannot serve now. It never retries by itself: whether a call that was cut
+off was run is not known, and each caller knows best what is safe to do again. Adding is (ids dedupe), finishing is too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import hiredis
+
+from lingxi import names
+from lingxi.broker.connection import ConnectionFactory, RawConnection
+from lingxi.broker.errors import BrokerError, BrokerUnavailable, JobRejected, means_unavailable
+from lingxi.broker.link import Link
+from lingxi.broker.resp import command
+from lingxi.broker.scripts import load_script
+from lingxi.broker.templates import BULL_PREFIX, SCRIPT_NAMES, Templates
+
+MAX_JOBS_PER_WRITE = 500
+MAX_DATA_BYTES = 2048
+# PostgreSQL ends poison items by their attempts. BullMQ's own limit would fail jobs that were only unlucky in deploys.
+MOST_STALLS = 1000
+_BLOCK_MARGIN_SECONDS = (
+    5.0  # the socket may be silent for longer than the server may block: no deaf idle worker
+)
+
+# Node's BullMQ refuses ':' and whole numbers; the other names are BullMQ's own keys beside the jobs.
+_JOB_ID = re.compile(r"(?!\d+\Z)[A-Za-z0-9_-]{1,200}\Z")
+_RESERVED_IDS = frozenset(
+    "wait waiting paused active prioritized delayed completed failed stalled stalled-check waiting-children "
+    "limiter meta events repeat id pc marker de metrics".split()
+)
+_CODES = {
+    -1: "the job is gone",
+    -2: "its lock is gone",
+    -3: "it is not active",
+    -4: "it has pending children",
+    -5: "its parent is gone",
+    -6: "somebody else holds its lock",
+    -7: "it belongs to another parent",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to add. `id`: letters, digits, '-' and '_', at most 200, not a whole number; `data`: JSON, ≤ 2,048 bytes."""
+
+    id: str
+    data: bytes
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A job that is active and ours until its lock runs out. `data` is empty if the job lost its fields."""
+
+    job_id: str
+    data: bytes
+    timestamp_ms: int
+    token: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """`waiting` is BullMQ's wait + prioritized + paused."""
+
+    waiting: int
+    active: int
+    delayed: int
+    completed: int
+    failed: int
+
+
+def valid_job_id(job_id: str) -> bool:
+    return _JOB_ID.match(job_id) is not None and job_id not in _RESERVED_IDS
+
+
+class BullQueue:
+    """The BullMQ queue behind `logical_name`. Uses two connections, opened when first needed: one for calls, one to wait."""
+
+    def __init__(
+        self,
+        logical_name: str,
+        connection_factory: ConnectionFactory,
+        *,
+        token: str,
+        lock_ms: int = 60_000,
+        stalled_check_ms: int = 15_000,
+    ) -> None:
+        """`token` names this process's boot: it owns the locks. At most one stalled check per `stalled_check_ms`, over all workers."""
+        physical = names.physical_queue(logical_name)
+        self.logical_name = logical_name
+        self._token = token
+        self._templates = Templates(physical, token, lock_ms)
+        self._stalled_check_ms = stalled_check_ms
+        # BullMQ lists a queue's workers by the names of their clients.
+        client_name = f"{BULL_PREFIX}:{base64.b64encode(physical.encode()).decode()}"
+        self._calls = Link(connection_factory, client_name)
+        self._waits = Link(connection_factory, f"{client_name}:w:{token}")
+        self._next_delayed_ms = 0
+
+    # ── adding ───────────────────────────────────────────────────────────────────────────────────────────
+    async def add_many(self, jobs: Sequence[Job], *, priority: int, timestamp_ms: int) -> None:
+        """Add in order; a job whose id is still kept is left as it is. One write per 500 jobs.
+
+        Raises JobRejected for the first job that cannot be added (others may have been), BrokerUnavailable.
+        """
+        add = self._templates.adder(priority, timestamp_ms)
+        for start in range(0, len(jobs), MAX_JOBS_PER_WRITE):
+            chunk = jobs[start : start + MAX_JOBS_PER_WRITE]
+            calls = []
+            for job in chunk:
+                if _JOB_ID.match(job.id) is None or job.id in _RESERVED_IDS:
+                    raise JobRejected(job.id, "not a job id")
+                if len(job.data) > MAX_DATA_BYTES:
+                    raise JobRejected(job.id, f"{len(job.data)} bytes of data, at most {MAX_DATA_BYTES}")
+                calls.append(add(job.id.encode(), job.data))
+            for job, reply in zip(chunk, await self._run(calls), strict=True):
+                if isinstance(reply, hiredis.ReplyError):
+                    raise JobRejected(job.id, str(reply))
+                if isinstance(reply, int) and reply < 0:
+                    raise JobRejected(job.id, _CODES.get(reply, f"code {reply}"))
+
+    # ── taking and finishing ─────────────────────────────────────────────────────────────────────────────
+    async def take(self, limit: int) -> list[Delivery]:
+        """Up to `limit` waiting jobs become ours. One round trip when there is nothing, two when there is more than one."""
+        if limit <= 0:
+            return []
+        one = self._templates.take(_now_ms())
+        reply, *lengths = await self._run([one], then=self._templates.lengths, then_count=3)
+        taken = self._deliveries([reply])
+        # As many as there are and no more: each call in vain rings the bell for another idle worker.
+        more = min(limit - 1, _whole(lengths[0]) + _whole(lengths[1])) if taken else 0
+        if more > 0:
+            taken += self._deliveries(await self._run([one] * more))
+        return taken
+
+    async def finish_many(self, deliveries: Sequence[Delivery], *, fetch_next: bool) -> list[Delivery]:
+        """Acknowledge: the jobs are gone. With `fetch_next` each that was still ours may bring the next job.
+
+        A job that is no longer ours is skipped: its item's fence in PostgreSQL has decided already.
+        """
+        if not deliveries:
+            return []
+        finish = self._templates.completer(_now_ms(), fetch_next=fetch_next)
+        return self._deliveries(await self._run([finish(_bytes(d.job_id)) for d in deliveries]))
+
+    async def fail(self, delivery: Delivery, reason: str) -> None:
+        """The job failed for good and stays to be seen (at most 1,000 of them): for jobs that are not ours to do."""
+        fail = self._templates.failer(_now_ms(), reason.encode())
+        self._deliveries(await self._run([fail(_bytes(delivery.job_id))]))
+
+    async def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Put jobs back to the front of the queue, and wake somebody for them."""
+        if not deliveries:
+            return
+        calls = [self._templates.give_back(_bytes(d.job_id)) for d in deliveries]
+        # BullMQ's script rings only for jobs of the wait list, not for prioritized ones.
+        *_, rung = await self._run(calls, then=self._templates.ring, then_count=1)
+        self._deliveries([rung])
+
+    # ── locks ────────────────────────────────────────────────────────────────────────────────────────────
+    async def extend_locks(self, deliveries: Sequence[Delivery]) -> list[str]:
+        """Renew the locks; returns the job ids whose lock is lost (somebody else may have the job by now)."""
+        if not deliveries:
+            return []
+        (lost,) = await self._run([self._templates.extend_locks([_bytes(d.job_id) for d in deliveries])])
+        return [_text(job_id) for job_id in _listed(lost)]
+
+    async def recover_stalled(self) -> int:
+        """Active jobs without a lock, seen so by two checks in a row, go back to the front. Returns how many."""
+        call = self._templates.recover_stalled(
+            _now_ms(), most_stalls=MOST_STALLS, interval_ms=self._stalled_check_ms
+        )
+        return len(_listed((await self._run([call]))[0]))
+
+    # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────
+    async def wait_for_work(self, timeout_seconds: float) -> None:
+        """Return when there may be work, at the latest after `timeout_seconds`. Call `take` after it in either case.
+
+        If this is cancelled the connection is closed with it: the server must not ring into an ear that is gone.
+        """
+        connection = await self._waits.get()
+        if self._next_delayed_ms:  # a job that another client delayed; the marker was already popped for it
+            timeout_seconds = min(timeout_seconds, self._next_delayed_ms / 1000 - time.time())
+            if timeout_seconds <= 0:
+                return
+        call = self._templates.wait(max(timeout_seconds, 0.001))  # 0 would mean: for ever
+        try:
+            (reply,) = await connection.call(call, timeout_seconds=timeout_seconds + _BLOCK_MARGIN_SECONDS)
+        except asyncio.CancelledError:
+            self._waits.drop()
+            raise
+        _raise_if_error(reply)
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────────────
+    async def counts(self) -> QueueCounts:
+        (reply,) = await self._run([self._templates.counts])
+        wait, paused, prioritized, active, delayed, completed, failed = _listed(reply)
+        return QueueCounts(wait + paused + prioritized, active, delayed, completed, failed)
+
+    async def waiting(self) -> int:
+        """How many jobs wait, in any of BullMQ's three places."""
+        return sum(_whole(reply) for reply in await self._run([], then=self._templates.lengths, then_count=3))
+
+    async def exist(self, job_ids: Sequence[str]) -> list[bool]:
+        """Which of these jobs Redis still holds, in whatever state."""
+        if not job_ids:
+            return []
+        replies = await self._run(self._templates.exist(_bytes(job_id) for job_id in job_ids))
+        return [_whole(reply) == 1 for reply in replies]
+
+    async def ping(self) -> None:
+        """Raises BrokerUnavailable unless the server answers (on a connection of its own, if the last one is gone)."""
+        _raise_if_error((await self._run([command(b"PING")]))[0])
+
+    # ── steering ─────────────────────────────────────────────────────────────────────────────────────────
+    async def pause(self) -> None:
+        """Nobody takes jobs of this queue until `resume`; what is active goes on."""
+        await self._run_steering(self._templates.pause)
+
+    async def resume(self) -> None:
+        while await self._run_steering(self._templates.resume) > 0:  # jobs left in an old `paused` list
+            pass
+
+    async def _run_steering(self, call: bytes) -> int:
+        return _whole((await self._run([call]))[0])
+
+    async def close(self) -> None:
+        """Close both connections. A ring that was meant for us is passed on, if it can still be."""
+        try:
+            if self._waits.is_open and await self.waiting():
+                _raise_if_error((await self._run([self._templates.ring]))[0])
+        except BrokerError:
+            pass  # every waiting worker looks by itself after its own time-out
+        finally:
+            await self._waits.close()
+            await self._calls.close()
+
+    # ── the wire ─────────────────────────────────────────────────────────────────────────────────────────
+    async def _run(self, calls: Sequence[bytes], *, then: bytes = b"", then_count: int = 0) -> list[Any]:
+        """Send script calls (and `then`, plain commands behind them) in one write. Scripts the server forgot are sent again.
+
+        Error replies that speak of the server are raised; those that speak of one call are returned in its place.
+        """
+        connection = await self._calls.get()
+        replies = await connection.call(b"".join(calls) + then, len(calls) + then_count)
+        forgotten = [i for i, reply in enumerate(replies) if _is_error(reply, "NOSCRIPT")]
+        if forgotten:
+            await _load_scripts(connection)
+            again = await connection.call(b"".join(calls[i] for i in forgotten), len(forgotten))
+            for i, reply in zip(forgotten, again, strict=True):
+                replies[i] = reply
+        for reply in replies:
+            if isinstance(reply, hiredis.ReplyError) and means_unavailable(str(reply)):
+                raise BrokerUnavailable(str(reply))
+        return replies
+
+    def _deliveries(self, replies: Sequence[Any]) -> list[Delivery]:
+        taken = []
+        for reply in replies:
+            if isinstance(reply, list):
+                fields, job_id = reply[0], reply[1]
+                if fields:
+                    taken.append(self._delivery(_text(job_id), fields))
+                else:
+                    self._next_delayed_ms = int(reply[3] or 0)
+            else:
+                _raise_if_error(reply)  # a whole number: 0, or a negative code, and there is nothing to take
+        return taken
+
+    def _delivery(self, job_id: str, fields: list[bytes]) -> Delivery:
+        # Pairs, in any order; a value may spell like a field's name.
+        job = dict(zip(fields[::2], fields[1::2], strict=True))
+        timestamp = job.get(b"timestamp", b"0")
+        return Delivery(
+            job_id,
+            job.get(b"data", b""),
+            int(timestamp) if timestamp.isdigit() else 0,
+            self._token,
+            job.get(b"name", b"").decode(errors="replace"),
+        )
+
+
+async def _load_scripts(connection: RawConnection) -> None:
+    loads = [command(b"SCRIPT", b"LOAD", load_script(name).source) for name in SCRIPT_NAMES]
+    for reply in await connection.call(b"".join(loads), len(loads)):
+        _raise_if_error(reply)
+
+
+def _text(job_id: bytes) -> str:
+    return job_id.decode(errors="surrogateescape")  # a foreign client may name its jobs as it likes
+
+
+def _bytes(job_id: str) -> bytes:
+    return job_id.encode(errors="surrogateescape")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _is_error(reply: Any, prefix: str) -> bool:
+    return isinstance(reply, hiredis.ReplyError) and str(reply).startswith(prefix)
+
+
+def _raise_if_error(reply: Any) -> None:
+    if isinstance(reply, hiredis.ReplyError):
+        message = str(reply)
+        raise BrokerUnavailable(message) if means_unavailable(message) else BrokerError(message)
+
+
+def _whole(reply: Any) -> int:
+    _raise_if_error(reply)
+    return int(reply)
+
+
+def _listed(reply: Any) -> list[Any]:
+    _raise_if_error(reply)
+    return list(reply)
