@@ -34,7 +34,7 @@ UNAVAILABLE: tuple[type[BaseException], ...] = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.SystemError,
+    asyncpg.PostgresSystemError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
 )

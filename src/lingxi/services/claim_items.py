@@ -1,0 +1,75 @@
+"""Claim items for a worker: many in one round trip, each under a lease and with a fence of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from lingxi.db.query import sql
+from lingxi.db.session import Connection
+
+
+class ItemKey(NamedTuple):
+    """Which item: its task and its position there (from 1)."""
+
+    task_id: UUID
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """An attempt that this worker owns until its lease or its deadline ends. `input` is JSON text."""
+
+    key: ItemKey
+    fence: int
+    attempt: int
+    round: int
+    max_attempts: int
+    workspace_id: UUID
+    ref: str | None
+    input: str
+    deadline_at: datetime
+
+
+async def claim_items(
+    connection: Connection,
+    queue: str,
+    keys: Sequence[ItemKey],
+    *,
+    worker: str,
+    lease_seconds: float,
+    time_limit_seconds: float,
+) -> list[Claim]:
+    """Claim those of `keys` that wait, are due and are of this queue; the rest is final, running elsewhere, or unknown."""
+    rows = await connection.fetch(
+        sql("items/claim"),
+        queue,
+        [key.task_id for key in keys],
+        [key.position for key in keys],
+        worker,
+        timedelta(seconds=lease_seconds),
+        timedelta(seconds=time_limit_seconds),
+    )
+    return [
+        Claim(
+            ItemKey(row["task_id"], row["position"]),
+            row["attempt_id"],
+            row["attempt"],
+            row["round"],
+            row["max_attempts"],
+            row["workspace_id"],
+            row["ref"],
+            row["input"],
+            row["deadline_at"],
+        )
+        for row in rows
+    ]
+
+
+async def existing_items(connection: Connection, queue: str, keys: Sequence[ItemKey]) -> set[ItemKey]:
+    """Which of `keys` are items of this queue at all."""
+    rows = await connection.fetch(
+        sql("items/exist"), queue, [key.task_id for key in keys], [key.position for key in keys]
+    )
+    return {ItemKey(row["task_id"], row["position"]) for row in rows}
