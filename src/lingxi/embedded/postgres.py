@@ -65,7 +65,7 @@ class EmbeddedPostgres(Supervised):
             "log_checkpoints": "off",
         }
         if fast:
-            self._settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+            self._settings |= {"fsync": "off", "full_page_writes": "off"}
         self._settings |= settings or {}
 
     @property
@@ -172,7 +172,7 @@ class EmbeddedPostgres(Supervised):
             if (site / libraries).exists():
                 shutil.copytree(site / libraries, copy / libraries)
             for folder, _, _ in os.walk(copy):
-                os.chmod(folder, 0o755)
+                os.chmod(folder, 0o755)  # noqa: S103 - the unprivileged user runs what is in it
             stamp.write_text(wanted)
         copied = copy / package.name / install.name / "bin"
         if not user.can_run(copied / "postgres"):

@@ -1,0 +1,5 @@
+"""`python -m lingxi` is `lingxi`."""
+
+from lingxi.cli import main
+
+main()

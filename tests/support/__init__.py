@@ -1,0 +1,1 @@
+"""What the tests share: real servers, processes, a proxy that misbehaves on demand, and waiting for facts."""
