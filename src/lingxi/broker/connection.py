@@ -1,4 +1,4 @@
-"""One raw connection to Redis: a payload of pipelined commands goes out in one write, its replies come back as one list.
+"""One raw connection to Redis: a payload of pipelined commands goes out in one write, its replies come back as a list.
 
 `hiredis` parses; everything else is an asyncio protocol of a page, because a client object per command costs more
 than the command. A connection never reconnects: once it failed it stays failed, and `Link` opens the next one.

@@ -38,8 +38,8 @@ _BLOCK_MARGIN_SECONDS = (
 # Node's BullMQ refuses ':' and whole numbers; the other names are BullMQ's own keys beside the jobs.
 _JOB_ID = re.compile(r"(?!\d+\Z)[A-Za-z0-9_-]{1,200}\Z")
 _RESERVED_IDS = frozenset(
-    "wait waiting paused active prioritized delayed completed failed stalled stalled-check waiting-children "
-    "limiter meta events repeat id pc marker de metrics".split()
+    "wait waiting paused active prioritized delayed completed failed stalled stalled-check waiting-children "  # noqa: SIM905
+    "limiter meta events repeat id pc marker de dn metrics".split()
 )
 _CODES = {
     -1: "the job is gone",
@@ -87,7 +87,7 @@ def valid_job_id(job_id: str) -> bool:
 
 
 class BullQueue:
-    """The BullMQ queue behind `logical_name`. Uses two connections, opened when first needed: one for calls, one to wait."""
+    """The BullMQ queue behind `logical_name`. Two connections, opened when first needed: one for calls, one to wait."""
 
     def __init__(
         self,
@@ -98,7 +98,10 @@ class BullQueue:
         lock_ms: int = 60_000,
         stalled_check_ms: int = 15_000,
     ) -> None:
-        """`token` names this process's boot: it owns the locks. At most one stalled check per `stalled_check_ms`, over all workers."""
+        """`token` names this process's boot and owns the locks.
+
+        Over all workers there is at most one stalled check per `stalled_check_ms`.
+        """
         physical = names.physical_queue(logical_name)
         self.logical_name = logical_name
         self._token = token
@@ -134,7 +137,7 @@ class BullQueue:
 
     # ── taking and finishing ─────────────────────────────────────────────────────────────────────────────
     async def take(self, limit: int) -> list[Delivery]:
-        """Up to `limit` waiting jobs become ours. One round trip when there is nothing, two when there is more than one."""
+        """Up to `limit` waiting jobs become ours. One round trip, or two when there is more than one job."""
         if limit <= 0:
             return []
         one = self._templates.take(_now_ms())
@@ -250,8 +253,9 @@ class BullQueue:
 
     # ── the wire ─────────────────────────────────────────────────────────────────────────────────────────
     async def _run(self, calls: Sequence[bytes], *, then: bytes = b"", then_count: int = 0) -> list[Any]:
-        """Send script calls (and `then`, plain commands behind them) in one write. Scripts the server forgot are sent again.
+        """Send script calls, and `then`, plain commands behind them, in one write.
 
+        A script that the server forgot is loaded and its call sent again.
         Error replies that speak of the server are raised; those that speak of one call are returned in its place.
         """
         connection = await self._calls.get()

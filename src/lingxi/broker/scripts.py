@@ -33,7 +33,12 @@ class Script:
 def load_script(name: str) -> Script:
     (path,) = _commands_folder().glob(f"{name}-*.lua")
     source = path.read_bytes()
-    return Script(name, source, hashlib.sha1(source).hexdigest().encode(), int(path.stem.rpartition("-")[2]))
+    return Script(
+        name,
+        source,
+        hashlib.sha1(source, usedforsecurity=False).hexdigest().encode(),
+        int(path.stem.rpartition("-")[2]),
+    )
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 
 from lingxi import names
 from lingxi.broker.resp import bulk, command
