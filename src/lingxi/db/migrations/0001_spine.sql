@@ -349,7 +349,8 @@ begin
     select i.position, i.state as was, v.last_seq + 1 + row_number() over (order by i.position) as seq
       from media_task_items i where i.task_id = p_task_id and i.state in ('queued', 'retrying')),
   gone as (
-    update media_task_items i set state = 'cancelled', finished_at = clock_timestamp(), next_attempt_at = null, last_seq = m.seq
+    update media_task_items i set state = 'cancelled', finished_at = clock_timestamp(), next_attempt_at = null, last_seq = m.seq,
+           error_code = null, error_message = null, error_retryable = null
       from mine m where i.task_id = p_task_id and i.position = m.position returning m.was),
   s as (select count(*)::int as n, count(*) filter (where was = 'queued')::int as q from gone),
   rolled as (

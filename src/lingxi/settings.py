@@ -1,0 +1,256 @@
+"""Every setting of Lingxi, read from the process environment once, at start. The only reader of the environment.
+
+No process reads a `.env` file by itself; `.env.example` is made from this class (`python -m lingxi.settings`).
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from lingxi.names import GROUPS, QUEUES
+
+MEBIBYTE = 1024 * 1024
+
+
+class SettingsError(Exception):
+    """A setting is wrong; the message names it and says how to mend it, a line each."""
+
+
+def queues_named(text: str, deployed: tuple[str, ...] = QUEUES) -> tuple[str, ...]:
+    """The logical queues that a comma-separated list of groups and names stands for; ValueError names the unknown ones."""
+    chosen: list[str] = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        if word in GROUPS:
+            chosen += [queue for queue in GROUPS[word] if queue in deployed]
+        elif word in deployed:
+            chosen.append(word)
+        else:
+            known = ", ".join([*GROUPS, *deployed])
+            raise ValueError(f"{word!r} is no queue or group of this deployment; known are: {known}")
+    return tuple(dict.fromkeys(chosen)) or deployed
+
+
+class Settings(BaseSettings):
+    """Frozen after the start. Field descriptions become `.env.example` and `docs/settings.md`."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", env_ignore_empty=True, env_prefix="", validate_default=True
+    )
+
+    database_url: str = Field(
+        "",
+        description="PostgreSQL ≥ 15, `postgresql://…`. Empty: the embedded server in LINGXI_DATA_DIR (`lingxi up`).",
+    )
+    redis_url: str = Field(
+        "", description="Redis ≥ 7.0 or Valkey ≥ 8, `redis://` or `rediss://`. Empty: the embedded server."
+    )
+    storage_url: str = Field(
+        "", description="Where objects go: `file:///folder`. Empty: the folder `objects` in LINGXI_DATA_DIR."
+    )
+    queue: str = Field(
+        "",
+        description="Which queues a worker process serves: groups or logical names, comma-separated. Empty: all.",
+    )
+    lingxi_queues: str = Field("", description="Which queues this deployment has at all. Empty: all nine.")
+    lingxi_data_dir: Path = Field(
+        Path(".lingxi"),
+        description="Folder of the embedded servers, local objects, the token that `up` writes.",
+    )
+    lingxi_secret_key: str = Field(
+        "",
+        description="Signs stream tokens, routes and cursors; ≥ 32 characters, the same on every API process. Two, comma-separated, while rotating: the first signs. Empty: made once and kept in LINGXI_DATA_DIR.",
+    )
+    lingxi_host: str = Field("127.0.0.1", description="Address that the API listens on.")
+    lingxi_port: int = Field(3000, ge=0, le=65535, description="Port of the API; 0 takes a free one.")
+    lingxi_allowed_hosts: str = Field(
+        "",
+        description="Host names that requests may carry besides the address listened on and loopback, comma-separated; `*` allows any.",
+    )
+    metrics_bind: str = Field(
+        "",
+        description="`address:port` that serves /metrics and /health instead of the API's own port. Empty: the API's port.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="From which level on log lines are written."
+    )
+    outbox_dispatch_interval_ms: int = Field(
+        1_000,
+        ge=10,
+        le=60_000,
+        description="Milliseconds between two rounds of the dispatcher when no hint wakes it.",
+    )
+    queue_waiting_limit: int = Field(
+        10_000,
+        ge=1,
+        le=1_000_000,
+        description="Jobs that may wait in Redis for one queue; the rest waits in the outbox.",
+    )
+    grace_seconds: float = Field(
+        25.0, ge=0, le=3_600, description="How long a stopping process lets running work finish."
+    )
+    lease_seconds: float = Field(
+        30.0, ge=0.2, le=3_600, description="How long an attempt is owned without renewal."
+    )
+    lease_renew_seconds: float = Field(
+        10.0,
+        ge=0.05,
+        le=1_200,
+        description="Seconds between two renewals; at most a third of the lease is right.",
+    )
+    heartbeat_seconds: float = Field(
+        10.0,
+        ge=0.05,
+        le=10,
+        description="Seconds between two heartbeats of a queue's consumer (they live 30 s).",
+    )
+    sweep_interval_seconds: float = Field(
+        30.0, ge=0.1, le=3_600, description="Seconds between two sweeps for lost work."
+    )
+    lingxi_concurrency: str = Field(
+        "",
+        description="Items at once per queue and process, e.g. `media:verify=4,photo:process=2`. Empty: each processor's own number.",
+    )
+    database_pool_size: int = Field(
+        10, ge=2, le=200, description="Connections to PostgreSQL that an API process may hold."
+    )
+    max_body_bytes: int = Field(16 * MEBIBYTE, ge=1_024, description="Largest JSON body of a request.")
+    max_object_bytes: int = Field(2_048 * MEBIBYTE, ge=1, description="Largest object that may be uploaded.")
+    body_timeout_seconds: float = Field(
+        30.0,
+        ge=0.1,
+        le=3_600,
+        description="Longest silence while a body arrives; a JSON body must be complete within twice that.",
+    )
+    stream_poll_ms: int = Field(
+        800,
+        ge=20,
+        le=60_000,
+        description="Milliseconds between two polls for the changes of watched tasks when no hint wakes it.",
+    )
+    stream_heartbeat_seconds: float = Field(
+        15.0, ge=0.1, le=300, description="Silence on a stream after which a comment line is sent."
+    )
+    stream_access_check_seconds: float = Field(
+        30.0, ge=0.1, le=600, description="Seconds between two checks that open streams may still be read."
+    )
+    lingxi_testing: bool = Field(False, description="Set only by tests: allows failpoints.")
+    lingxi_failpoints: str = Field(
+        "", description="Only with LINGXI_TESTING: failpoints to arm, e.g. `worker.after_commit=kill`."
+    )
+    lingxi_failpoints_dir: Path | None = Field(
+        None,
+        description="Only with LINGXI_TESTING: folder of the files that tell that a failpoint was reached.",
+    )
+
+    @field_validator("database_url")
+    @classmethod
+    def _postgres(cls, value: str) -> str:
+        if value and not value.startswith(("postgresql://", "postgres://")):
+            raise ValueError("must begin with postgresql://")
+        return value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis(cls, value: str) -> str:
+        if value and not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("must begin with redis:// or rediss://")
+        return value
+
+    @field_validator("storage_url")
+    @classmethod
+    def _storage(cls, value: str) -> str:
+        if value and not value.startswith("file:///"):
+            raise ValueError("must begin with file:/// (other storage comes with the photo release)")
+        return value
+
+    @field_validator("lingxi_secret_key")
+    @classmethod
+    def _secrets(cls, value: str) -> str:
+        keys = [key.strip() for key in value.split(",")] if value else []
+        if len(keys) > 2 or any(len(key) < 32 for key in keys):
+            raise ValueError("one key, or two while rotating, of at least 32 characters each")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Settings":
+        if self.lingxi_failpoints and not self.lingxi_testing:
+            raise ValueError("LINGXI_FAILPOINTS works only with LINGXI_TESTING=1, which is for tests")
+        if self.lease_renew_seconds > self.lease_seconds / 2:
+            raise ValueError("LEASE_RENEW_SECONDS must be at most half of LEASE_SECONDS")
+        queues_named(self.queue, self.deployed_queues)
+        for queue in self.concurrency:
+            if queue not in self.deployed_queues:
+                raise ValueError(
+                    f"LINGXI_CONCURRENCY names {queue!r}; known are: {', '.join(self.deployed_queues)}"
+                )
+        return self
+
+    @property
+    def deployed_queues(self) -> tuple[str, ...]:
+        """The logical queues of this deployment."""
+        return queues_named(self.lingxi_queues)
+
+    @property
+    def served_queues(self) -> tuple[str, ...]:
+        """The logical queues that a worker process serves."""
+        return queues_named(self.queue, self.deployed_queues)
+
+    @property
+    def concurrency(self) -> dict[str, int]:
+        """LINGXI_CONCURRENCY as numbers by logical queue."""
+        numbers: dict[str, int] = {}
+        for part in filter(None, (part.strip() for part in self.lingxi_concurrency.split(","))):
+            queue, _, number = part.partition("=")
+            if not number.isdigit() or not 1 <= int(number) <= 10_000:
+                raise ValueError(
+                    f"LINGXI_CONCURRENCY: {part!r} is not QUEUE=NUMBER with a number from 1 to 10000"
+                )
+            numbers[queue.strip()] = int(number)
+        return numbers
+
+    @property
+    def secret_keys(self) -> tuple[bytes, ...]:
+        """The keys that verify, the signing one first; empty when none was set."""
+        return tuple(key.strip().encode() for key in self.lingxi_secret_key.split(",") if key.strip())
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """LINGXI_ALLOWED_HOSTS as a tuple."""
+        return tuple(filter(None, (host.strip() for host in self.lingxi_allowed_hosts.split(","))))
+
+    @property
+    def data_dir(self) -> Path:
+        """LINGXI_DATA_DIR, absolute."""
+        return self.lingxi_data_dir.expanduser().absolute()
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Settings from the environment; SettingsError says which is wrong and why. `overrides` win (command line options)."""
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        lines = []
+        for one in error.errors():
+            name = str(one["loc"][0]).upper() if one["loc"] else ""
+            message = one["msg"].removeprefix("Value error, ")
+            lines.append(f"{name}: {message}" if name else message)
+        raise SettingsError("\n".join(lines)) from None
+
+
+def env_example() -> str:
+    """The text of `.env.example`: every setting with its description and default, commented out."""
+    lines = [
+        "# Every setting of Lingxi with its default. Made by `python -m lingxi.settings`; no process reads this file by itself."
+    ]
+    for name, field in Settings.model_fields.items():
+        default = field.default
+        shown = "" if default is None else str(default).lower() if isinstance(default, bool) else str(default)
+        lines += ["", f"# {field.description}", f"# {name.upper()}={shown}"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(env_example())
