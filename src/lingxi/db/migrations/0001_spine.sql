@@ -392,3 +392,12 @@ begin
     from again a, rolled r group by r.id, r.type, r.workspace_id, r.priority, r.round, (a.n - 1) / p_chunk;
   return 'queued';
 end $f$;
+
+-- The effect of a `demo:drill` item: one row, however often the item runs.
+create table drill_effects (
+  task_id    uuid not null,
+  position   int not null,
+  attempt_id bigint not null,
+  made_at    timestamptz not null default clock_timestamp(),
+  constraint drill_effect_once primary key (task_id, position)
+);
