@@ -1,0 +1,1 @@
+"""Loops that keep the truth: the sweep that finds and re-queues what was lost."""

@@ -1,0 +1,176 @@
+"""The sweep: at start and every 30 s it ends attempts whose lease ran out, and sends again what Redis has lost.
+
+It decides by facts in PostgreSQL alone, with PostgreSQL's time. Whatever it sends twice is claimed once, so a sweep that
+was wrong about Redis costs a job, never a second run.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID, uuid4
+
+from lingxi.broker.errors import BrokerError
+from lingxi.db.query import sql
+from lingxi.db.session import Connection, Pool, is_conflict, is_unavailable, transaction
+from lingxi.observability import failpoints
+from lingxi.observability.logging import get_logger
+from lingxi.services.requeue_lost import NO_ID, WaitingTask, expected_jobs, requeue_items, waiting_tasks
+from lingxi.services.sweep_leases import sweep_leases
+
+_log = get_logger(__name__)
+
+SWEEP_LOCK = 0x57EE9  # one sweep at a time: a second would only find the same
+EXIST_BATCH = 1_000
+MARKER = "redis_marker"
+
+
+class JobLookup(Protocol):
+    """What the sweep needs of a queue: which of these jobs does Redis hold?"""
+
+    async def exist(self, job_ids: Sequence[str]) -> list[bool]: ...
+
+
+class Marker(Protocol):
+    """A value in Redis that is gone when Redis was wiped, and old when it was restored."""
+
+    async def read(self) -> str | None: ...
+    async def write(self, value: str) -> None: ...
+
+
+class TaskHints(Protocol):
+    """Tells watchers and the dispatcher that something changed."""
+
+    def publish_tasks(self, task_ids: Sequence[UUID]) -> None: ...
+    def publish_outbox(self) -> None: ...
+
+
+@dataclass(slots=True)
+class SweepCounts:
+    """What one sweep did."""
+
+    lost: int = 0  # attempts whose lease ran out
+    failed: int = 0  # of these, items that had no attempt left
+    requeued: int = 0  # items that Redis had lost
+    wiped: bool = False  # Redis was wiped or restored since the last sweep
+    skipped: bool = False  # another process was sweeping
+    task_ids: set[UUID] = field(default_factory=set)
+
+    @property
+    def did_something(self) -> bool:
+        return bool(self.lost or self.requeued or self.wiped)
+
+
+@dataclass(slots=True)
+class Sweeper:
+    """The loop. `queues` are the queues of this deployment with how to look jobs up in each."""
+
+    pool: Pool
+    queues: Mapping[str, JobLookup]
+    marker: Marker
+    hints: TaskHints
+    interval_seconds: float = 30.0
+    totals: SweepCounts = field(default_factory=SweepCounts)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Sweep at once, then every interval, until `stop`. An outage of a server only delays it."""
+        while not self._stopping.is_set():
+            await self._run_safely()
+            try:
+                await asyncio.wait_for(self._stopping.wait(), self.interval_seconds)
+            except TimeoutError:
+                continue
+
+    def stop(self) -> None:
+        """Begin no further batch; `run` returns soon."""
+        self._stopping.set()
+
+    async def _run_safely(self) -> None:
+        try:
+            counts = await self.run_once()
+        except Exception as error:
+            if is_unavailable(error) or is_conflict(error) or isinstance(error, BrokerError):
+                _log.warning("sweep_delayed", reason=type(error).__name__)
+            else:
+                _log.error("sweep_failed", exc_info=True)
+            return
+        if counts.did_something:
+            _log.info("swept", lost=counts.lost, failed=counts.failed, requeued=counts.requeued, wiped=counts.wiped)
+
+    async def run_once(self) -> SweepCounts:
+        """One sweep; answers what it did. Leases first: they need no Redis."""
+        counts = SweepCounts()
+        try:
+            await self._sweep_leases(counts)
+            if not counts.skipped:
+                await self._requeue_lost(counts)
+        finally:
+            self.totals.lost += counts.lost
+            self.totals.failed += counts.failed
+            self.totals.requeued += counts.requeued
+            if counts.task_ids:
+                self.hints.publish_tasks(list(counts.task_ids))
+                self.hints.publish_outbox()
+        return counts
+
+    async def _sweep_leases(self, counts: SweepCounts) -> None:
+        while not self._stopping.is_set():
+            async with transaction(self.pool) as connection:
+                if not await self._alone(connection):
+                    counts.skipped = True
+                    return
+                swept = await sweep_leases(connection)
+                await failpoints.reach("sweep.before_commit")
+            await failpoints.reach("sweep.after_commit")
+            counts.lost += swept.lost
+            counts.failed += swept.failed
+            counts.task_ids |= swept.task_ids
+            if not swept.full:
+                return
+
+    async def _requeue_lost(self, counts: SweepCounts) -> None:
+        expected = await self._expected_marker()
+        counts.wiped = await self.marker.read() != expected
+        # After a wipe nothing that was sent is there; otherwise a job may be on its way between two servers.
+        seconds_ago = 0.0 if counts.wiped else self.interval_seconds
+        after = NO_ID
+        while not self._stopping.is_set():
+            async with self.pool.acquire() as connection:
+                tasks = await waiting_tasks(connection, list(self.queues), after=after)
+            if not tasks:
+                break
+            for task in tasks:
+                await self._requeue_task(task, seconds_ago, counts)
+            after = tasks[-1].id
+        if counts.wiped and not self._stopping.is_set():
+            await self.marker.write(expected)
+
+    async def _requeue_task(self, task: WaitingTask, seconds_ago: float, counts: SweepCounts) -> None:
+        async with self.pool.acquire() as connection:
+            expected = await expected_jobs(connection, task, published_seconds_ago=seconds_ago)
+        present = await self._present(task.type, [job for jobs in expected.values() for job in jobs])
+        lost = [position for position, jobs in expected.items() if not present.intersection(jobs)]
+        if not lost:
+            return
+        async with transaction(self.pool) as connection:
+            requeued = await requeue_items(connection, task.id, lost)
+        counts.requeued += requeued
+        if requeued:
+            counts.task_ids.add(task.id)
+
+    async def _present(self, queue: str, job_ids: list[str]) -> set[str]:
+        present: set[str] = set()
+        for start in range(0, len(job_ids), EXIST_BATCH):
+            batch = job_ids[start : start + EXIST_BATCH]
+            there = await self.queues[queue].exist(batch)
+            present.update(job for job, is_there in zip(batch, there, strict=True) if is_there)
+        return present
+
+    async def _expected_marker(self) -> str:
+        async with transaction(self.pool) as connection:
+            value = await connection.fetchval(sql("deployment/remember"), MARKER, str(uuid4()))
+        return str(value)
+
+    async def _alone(self, connection: Connection) -> bool:
+        return bool(await connection.fetchval(sql("deployment/try_lock"), SWEEP_LOCK))
