@@ -1,0 +1,1 @@
+"""Benchmarks with the peer in the same run: `python -m benchmarks NAME [--json] [--quick] [--runs N]`."""
