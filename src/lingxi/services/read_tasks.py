@@ -13,13 +13,14 @@ from lingxi.domain.wire import Item, Task
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """What `GET /media-tasks` may ask for; None means any. `metadata` is JSON text that a task's metadata must contain."""
+    """What `GET /media-tasks` may ask for; None means any. `metadata` is JSON texts of which a task's
+    metadata must contain one."""
 
     statuses: Sequence[str] | None = None
     types: Sequence[str] | None = None
     created_from: datetime | None = None
     created_before: datetime | None = None
-    metadata: str | None = None
+    metadata: Sequence[str] | None = None
 
 
 async def get_task(connection: Connection, workspace_id: UUID, task_id: UUID) -> Task | None:

@@ -48,8 +48,8 @@ async def reserve_key(connection: Connection, scope: KeyScope, body_sha256: byte
 
 
 async def find_answer(connection: Connection, scope: KeyScope) -> StoredAnswer | None:
-    """What is remembered of this key, however old."""
-    row = await connection.fetchrow(sql("idempotency/find"), *scope.parameters())
+    """What is remembered of this key."""
+    row = await connection.fetchrow(sql("idempotency/find"), *scope.parameters(), float(REMEMBERED_SECONDS))
     if row is None or row["status"] is None:
         return None
     return StoredAnswer(row["body_sha256"], row["status"], orjson.loads(row["headers"]), row["body"])

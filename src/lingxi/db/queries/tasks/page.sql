@@ -1,5 +1,5 @@
 -- $1 workspace, $2 and $3 created at and id of the last one seen (null: from the newest), $4 limit,
--- $5 statuses or null, $6 types or null, $7 created at or after, $8 created before, $9 metadata that it must contain
+-- $5 statuses or null, $6 types or null, $7 created at or after, $8 created before, $9 metadata of which it must contain one
 select * from media_tasks
  where workspace_id = $1
    and ($2::timestamptz is null or (created_at, id) < ($2, $3::uuid))
@@ -7,5 +7,5 @@ select * from media_tasks
    and ($6::text[] is null or type = any($6))
    and ($7::timestamptz is null or created_at >= $7)
    and ($8::timestamptz is null or created_at < $8)
-   and ($9::jsonb is null or metadata @> $9)
+   and ($9::jsonb[] is null or metadata @> any($9))
  order by created_at desc, id desc limit $4
