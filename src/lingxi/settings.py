@@ -3,6 +3,7 @@
 No process reads a `.env` file by itself; `.env.example` is made from this class (`python -m lingxi.settings`).
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -238,6 +239,11 @@ def load_settings(**overrides: Any) -> Settings:
             message = one["msg"].removeprefix("Value error, ")
             lines.append(f"{name}: {message}" if name else message)
         raise SettingsError("\n".join(lines)) from None
+
+
+def child_environment(**settings: str) -> dict[str, str]:
+    """The environment for a child process that is Lingxi too: this process's, with some settings given by us."""
+    return {**os.environ, **{name.upper(): value for name, value in settings.items()}}
 
 
 def env_example() -> str:
