@@ -1,0 +1,36 @@
+"""`./run test`: pytest with this project's defaults; every argument that it does not know goes to pytest.
+
+Two processes, and without the tests marked `slow`, unless told otherwise (`--all`, `-n`, `-m`).
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+def arguments(given: list[str]) -> list[str]:
+    """pytest's arguments for ours."""
+    everything = "--all" in given
+    passed_on = [argument for argument in given if argument != "--all"]
+    defaults = ["-p", "tests.support.resume"]
+    if not _has(passed_on, "-n", "--numprocesses"):
+        defaults += ["-n", "2"]
+    if not everything and not _has(passed_on, "-m"):
+        defaults += ["-m", "not slow"]
+    return [*defaults, *passed_on]
+
+
+def _has(given: list[str], short: str, long: str | None = None) -> bool:
+    """Is this option there, as `-n 4`, `-n4`, `--numprocesses=4`?"""
+    return any(
+        argument.startswith(short)
+        and not argument.startswith("--")
+        or (long is not None and argument.split("=")[0] == long)
+        for argument in given
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main(arguments(sys.argv[1:])))
