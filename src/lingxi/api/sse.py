@@ -1,0 +1,87 @@
+"""Event streams as raw ASGI: one coroutine and one small listener a connection, no copy of a frame.
+
+The route calls `open_task_events` and returns what it answers. Middleware on the way must be plain ASGI: what
+buffers or wraps bodies would hold frames back.
+"""
+
+import asyncio
+import socket
+from collections.abc import Hashable, Iterable
+from uuid import UUID
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from lingxi.stream.hub import Hub
+from lingxi.stream.watcher import Watcher
+
+HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache, no-transform",  # no-transform: no proxy may compress, and so hold back, the stream
+    "X-Accel-Buffering": "no",
+}
+DEAD_PEER_SECONDS = 60
+
+
+def last_event_id(headers: Headers, query: str | None) -> str | None:
+    """What to resume from: the `Last-Event-ID` header, else `?lastEventId=`. Several headers are one that we
+    never sent.
+    """
+    given = headers.getlist("last-event-id")
+    return ", ".join(given) if any(given) else query
+
+
+async def open_task_events(
+    hub: Hub, *, task_id: UUID, workspace_id: UUID, grant: Hashable, last_event_id: str | None
+) -> Response:
+    """The answer to `GET /media-tasks/{taskId}/events`: a stream, or 204 when this id is where the task has ended.
+
+    `grant` is what `check_access` is asked about while the stream is open. Raises NotFound and PostgresUnavailable.
+    """
+    watcher = await hub.open(task_id, workspace_id=workspace_id, grant=grant, last_event_id=last_event_id)
+    return Response(status_code=204) if watcher is None else EventStream(hub, watcher)
+
+
+class EventStream(Response):
+    """A response that sends a watcher's frames until the stream ends or the client goes away."""
+
+    def __init__(self, hub: Hub, watcher: Watcher) -> None:
+        self._hub, self._watcher = hub, watcher
+        self.status_code = 200
+        self.background = None
+        self.init_headers(HEADERS)  # without a `body`, it adds no Content-Length
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_frames(body: bytes) -> None:
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+        listener = asyncio.create_task(self._leave_on_disconnect(receive))
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            await self._hub.serve(self._watcher, send_frames)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            if not self._watcher.cut:
+                raise
+        finally:
+            listener.cancel()
+            self._hub.leave(self._watcher)
+
+    async def _leave_on_disconnect(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._watcher.stop()
+
+
+def end_dead_peers(sockets: Iterable[socket.socket]) -> None:
+    """Let the kernel end connections whose peer acknowledges nothing for a minute, a vanished one or one that
+    never reads.
+
+    For listening sockets, before they accept: what they accept inherits it. A heartbeat each 15 s makes silence tell.
+    """
+    for listening in sockets:
+        if listening.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_USER_TIMEOUT"):
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_PEER_SECONDS * 1000)

@@ -1,0 +1,171 @@
+"""One watched task in this process: what has been published of it, and to whom."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from lingxi.domain.wire import Task
+from lingxi.stream import frames
+from lingxi.stream.cursor import ALL, After, Point, Resume, settled
+from lingxi.stream.frames import Block
+from lingxi.stream.log import Entry, FrameLog
+from lingxi.stream.reader import TaskPage
+
+if TYPE_CHECKING:
+    from lingxi.stream.watcher import Watcher
+
+PROGRESS_SECONDS = (
+    0.25  # between two `progress` frames of a task: four a second, and one when a watcher joins
+)
+MAX_PENDING_ITEM_PROGRESS = 200
+
+
+class Channel:
+    """The published frames of one task and its watchers.
+
+    `seen` is the point up to which changes were published: every item is in the log (or was, and is now in the
+    rows) with a state at least as new as its row had at `seen`, because numbers only grow: an item that changes
+    again gets a number beyond `seen`.
+    """
+
+    def __init__(self, task_id: UUID, *, log_bytes: int) -> None:
+        self.task_id = task_id
+        self.task: Task | None = None  # None until the first read; stays None when there is no such task
+        self.seen: Point = ALL
+        self.log = FrameLog(ALL, limit_bytes=log_bytes)
+        self.watchers: set[Watcher] = set()
+        self.joins: list[asyncio.Future[None]] = []  # wait for a read that begins after they asked
+        self.held = 0  # openings in progress: the channel is kept for them
+        self.written_at = asyncio.get_running_loop().time()
+        self._snapshot: bytes | None = None
+        self._progress: bytes | None = None
+        self._progress_pending = False
+        self._item_progress: dict[str, bytes] = {}
+        self._flushed_at = 0.0
+        self._flush: asyncio.TimerHandle | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Is all that was read of the task published?"""
+        return self.task is not None and self.seen >= settled(self.task.cursor)
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.watchers or self.joins or self.held)
+
+    def can_answer(self, resume: Resume) -> bool:
+        """Can a connection be answered from memory? Not with an end that a retry may have undone, nor about an
+        id beyond what we know.
+        """
+        if self.task is None or self.task.final or not self.is_settled:
+            return False
+        return not isinstance(resume, After) or resume.number <= self.seen[0]
+
+    def snapshot(self) -> bytes:
+        """The `snapshot` frame of the settled state."""
+        if self._snapshot is None:
+            assert self.task is not None
+            self._snapshot = frames.snapshot(self.task)
+        return self._snapshot
+
+    def progress(self) -> bytes:
+        """The `progress` frame of the latest state."""
+        if self._progress is None:
+            assert self.task is not None
+            self._progress = frames.progress(self.task)
+        return self._progress
+
+    def publish(self, page: TaskPage) -> None:
+        """Take what a read brought: the items that changed after `seen`, and the task as it was in the same
+        moment.
+        """
+        before, self.task = self.task, page.task
+        self._snapshot = self._progress = None
+        if before is None:  # whoever waits for this first read starts from here
+            self.seen = self.log.floor = settled(page.task.cursor)
+            return
+        if (
+            before.final and page.task.cursor > before.cursor
+        ):  # a new round: who comes now is not to meet the old end
+            self.log.floor = max(self.log.floor, settled(before.cursor))
+        self.seen = max(self.seen, page.last)
+        entries = [Entry(block) for block in page.blocks]
+        if page.complete and page.task.final:
+            self._cancel_flush()
+            entries.append(Entry(Block(page.end_frame), ends=page.task.cursor))
+        else:
+            self._progress_pending = True
+            if frames_due := self._take_due():
+                entries[-1:] = [
+                    Entry(entries[-1].block.followed_by(frames_due) if entries else Block(frames_due))
+                ]
+        self._write(entries)
+
+    def take_joins(self) -> list[asyncio.Future[None]]:
+        """Those that the read which begins now will answer."""
+        joins, self.joins = self.joins, []
+        return joins
+
+    def fail(self, error: Exception) -> None:
+        """There will be no answer for those that wait to join."""
+        for answered in self.take_joins():
+            if not answered.done():
+                answered.set_exception(error)
+
+    def note_item_progress(self, payload: Mapping[str, Any]) -> None:
+        """An item's own progress: the latest of each item goes out with the next `progress`."""
+        if self.task is None or self.task.final:
+            return
+        item_id = str(payload.get("itemId"))
+        if item_id in self._item_progress or len(self._item_progress) < MAX_PENDING_ITEM_PROGRESS:
+            self._item_progress[item_id] = frames.item_progress(payload)
+        if due := self._take_due():
+            self._write([Entry(Block(due))])
+
+    def heartbeat(self) -> None:
+        """Say that the connection lives."""
+        self._write([Entry(Block(frames.HEARTBEAT))])
+
+    def close(self) -> None:
+        """No more frames: nobody watches."""
+        self._cancel_flush()
+
+    def _take_due(self) -> bytes:
+        """The coalesced frames if their time has come; else a timer is set, and nothing is due."""
+        if not (self._progress_pending or self._item_progress):
+            return b""
+        loop = asyncio.get_running_loop()
+        wait = self._flushed_at + PROGRESS_SECONDS - loop.time()
+        if wait > 0:
+            if self._flush is None:
+                self._flush = loop.call_later(wait, self._flush_late)
+            return b""
+        return self._take(loop.time())
+
+    def _take(self, now: float) -> bytes:
+        due = b"".join(self._item_progress.values())
+        if self._progress_pending:
+            due += self.progress()
+        self._item_progress.clear()
+        self._progress_pending = False
+        self._flushed_at = now
+        return due
+
+    def _flush_late(self) -> None:
+        self._flush = None
+        if due := self._take(asyncio.get_running_loop().time()):
+            self._write([Entry(Block(due))])
+
+    def _cancel_flush(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        self._progress_pending = False
+        self._item_progress.clear()
+
+    def _write(self, entries: list[Entry]) -> None:
+        self.log.append(entries)
+        self.written_at = asyncio.get_running_loop().time()
+        for watcher in self.watchers:
+            watcher.wake()

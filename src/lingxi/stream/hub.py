@@ -1,0 +1,385 @@
+"""The fan-out of one API process: it asks the database about all watched tasks together, and tells everybody
+who watches.
+
+One poll each `poll_seconds` for all watched tasks, and at once for those that a hint names; polls are paced so
+that they never take more than a share of the database. A poll costs the same whether ten watch or ten thousand;
+with nobody watching there is none.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from lingxi.domain.errors import NotFound, PostgresUnavailable
+from lingxi.domain.ids import parse_uuid, split_item_id
+from lingxi.observability.logging import get_logger
+from lingxi.stream import frames
+from lingxi.stream.catch_up import CatchUp
+from lingxi.stream.channel import Channel
+from lingxi.stream.cursor import END, After, Fresh, Resume, parse_last_event_id, settled
+from lingxi.stream.pacing import Pacer
+from lingxi.stream.reader import PAGE_ROWS, Ask, Reader
+from lingxi.stream.watcher import Watcher
+
+_ROWS_PER_POLL = 10_000  # shared by the tasks of one poll
+_FEWEST_ROWS_PER_TASK = 20
+_RETRY_MILLISECONDS = (1_000, 3_000)  # clients that were cut off together come back spread over this
+
+CheckAccess = Callable[[Sequence[Hashable]], Awaitable[set[Hashable]]]
+
+log = get_logger("stream.hub")
+
+
+@dataclass(frozen=True, slots=True)
+class HubConfig:
+    """How the hub behaves; the defaults are the product's numbers."""
+
+    poll_seconds: float = 0.8
+    heartbeat_seconds: float = 15.0
+    access_check_seconds: float = 30.0
+    send_timeout_seconds: float = 60.0
+    close_seconds: float = 5.0  # for `closing` to reach those that can take it
+    log_bytes: int = 128 * 1024  # recent frames kept of each watched task
+
+
+@dataclass(slots=True)
+class HubCounts:
+    """What the hub has done since its start."""
+
+    opened: int = 0
+    polls: int = 0
+    poll_failures: int = 0
+    pages: int = 0  # statements for those behind
+    fell_behind: int = 0
+    stalled: int = 0  # ended: a send did not return in time
+    revoked: int = 0
+
+
+class Hub:
+    """All event streams of this process. `start` it on the event loop that serves them; `close` it before the
+    server stops.
+
+    `poll_reader` and `page_reader` read for the two loops, each on its own connection; `check_access` answers
+    which of the given grants (opaque and hashable: whatever the API opened the streams with) still hold.
+    """
+
+    def __init__(
+        self,
+        poll_reader: Reader,
+        page_reader: Reader,
+        check_access: CheckAccess,
+        config: HubConfig | None = None,
+    ) -> None:
+        self.config = config or HubConfig()
+        self.counts = HubCounts()
+        self._readers = (poll_reader, page_reader)
+        self._check_access = check_access
+        self._channels: dict[UUID, Channel] = {}
+        self._dirty: set[UUID] = set()
+        self._wanted = asyncio.Event()  # something to poll before the floor
+        self._access_doubted = asyncio.Event()
+        self._running: dict[Watcher, asyncio.Task[Any] | None] = {}
+        self._left = asyncio.Event()  # a watcher has left
+        self._tasks: list[asyncio.Task[None]] = []
+        self._catch_up = CatchUp(page_reader, on_read=self._count_page)
+        self._pacer = Pacer()
+        self._polled_all_at = 0.0
+        self._failing = False
+        self._closing = False
+
+    # ── life ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Start the loops on the running event loop."""
+        loops = (self._poll(), self._keep(), self._watch_access(), self._catch_up.run())
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+
+    async def close(self) -> None:
+        """Tell everybody `closing`, end every stream, stop polling. What cannot take the frame in time is cut off."""
+        self._closing = True
+        goodbye = frames.closing()
+        for watcher in list(self._running):
+            watcher.stop(goodbye)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.close_seconds):
+                while self._running:
+                    self._left.clear()
+                    await self._left.wait()
+        for watcher, task in list(self._running.items()):
+            self._cut(watcher, task)
+        for loop in self._tasks:
+            loop.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for channel in self._channels.values():
+            channel.fail(PostgresUnavailable("This server is going away."))
+            channel.close()
+        for reader in self._readers:
+            with suppress(Exception):
+                await reader.close()
+
+    @property
+    def watchers(self) -> int:
+        """Open streams."""
+        return len(self._running)
+
+    @property
+    def tasks(self) -> int:
+        """Tasks that are watched."""
+        return len(self._channels)
+
+    # ── hints ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def hint(self, task_ids: Iterable[UUID]) -> None:
+        """These tasks changed: poll them as soon as the pace allows."""
+        watched = [task_id for task_id in task_ids if task_id in self._channels]
+        if watched:
+            self._dirty.update(watched)
+            self._wanted.set()
+
+    def hint_all(self) -> None:
+        """Hints may have been lost: look at everything."""
+        self.hint(list(self._channels))
+
+    def hint_access(self) -> None:
+        """A token or a share was revoked: check all open streams now."""
+        self._access_doubted.set()
+
+    def item_progress(self, payload: bytes) -> None:
+        """The JSON of an itemProgress frame, as a worker published it; nonsense is dropped."""
+        with suppress(orjson.JSONDecodeError, AttributeError, TypeError):
+            data: Mapping[str, Any] = orjson.loads(payload)
+            item_id = parse_uuid(data.get("itemId", ""))
+            if item_id is not None and (channel := self._channels.get(split_item_id(item_id)[0])) is not None:
+                channel.note_item_progress(data)
+
+    # ── opening ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(
+        self, task_id: UUID, *, workspace_id: UUID, grant: Hashable, last_event_id: str | None
+    ) -> Watcher | None:
+        """A watcher of the task, to be `serve`d; None when the id is the end that this finished task still has (204).
+
+        Raises NotFound (also for another workspace's task) and PostgresUnavailable.
+        """
+        resume = parse_last_event_id(last_event_id)
+        channel = self._hold(task_id)
+        try:
+            await self._settle(channel, resume)
+            if channel.task is None or channel.task.workspace_id != workspace_id:
+                raise NotFound
+            watcher = self._watcher(channel, grant, resume)
+            if watcher is not None:
+                self._enter(watcher)
+            return watcher
+        finally:
+            channel.held -= 1
+            self._drop_if_idle(channel)
+
+    async def serve(self, watcher: Watcher, send: Callable[[bytes], Awaitable[None]]) -> None:
+        """Run an opened watcher in the current task until its stream ends, then forget it."""
+        self._running[watcher] = asyncio.current_task()
+        try:
+            await watcher.run(send)
+        finally:
+            self.leave(watcher)
+
+    def leave(self, watcher: Watcher) -> None:
+        """Forget a watcher; the last one takes its channel along."""
+        if self._running.pop(watcher, self) is not self:
+            self._left.set()
+            self.counts.fell_behind += watcher.times_behind
+            watcher.channel.watchers.discard(watcher)
+            self._drop_if_idle(watcher.channel)
+
+    def _hold(self, task_id: UUID) -> Channel:
+        channel = self._channels.get(task_id)
+        if channel is None:
+            channel = self._channels[task_id] = Channel(task_id, log_bytes=self.config.log_bytes)
+        channel.held += 1
+        return channel
+
+    async def _settle(self, channel: Channel, resume: Resume) -> None:
+        """Return when the channel's state may answer: at once from memory, or after a poll that begins now or
+        later.
+        """
+        if not channel.can_answer(resume):
+            await self._poll_of(channel)
+            while channel.task is not None and not channel.is_settled:
+                await self._poll_of(channel)
+
+    def _enter(self, watcher: Watcher) -> None:
+        self.counts.opened += 1
+        watcher.channel.watchers.add(watcher)
+        self._running[watcher] = None
+        if self._closing:
+            watcher.stop(frames.closing())
+
+    async def _poll_of(self, channel: Channel) -> None:
+        if self._closing:
+            raise PostgresUnavailable("This server is going away.")
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        channel.joins.append(answered)
+        self._dirty.add(channel.task_id)
+        self._wanted.set()
+        await answered
+
+    def _watcher(self, channel: Channel, grant: Hashable, resume: Resume) -> Watcher | None:
+        task = channel.task
+        assert task is not None
+        parts = [frames.retry(random.randint(*_RETRY_MILLISECONDS))]
+        over = False
+        if isinstance(resume, Fresh):
+            parts.append(channel.snapshot())
+            seen, over = settled(task.cursor), task.final
+            if over:
+                parts.append(frames.end(task))
+        elif isinstance(resume, After) and resume.number <= task.cursor:
+            if resume.number == task.cursor and task.final:
+                return None
+            seen = settled(resume.number)
+            if not task.final:
+                parts.append(channel.progress())
+        else:
+            seen = settled(0)
+            parts += (frames.reset(), frames.snapshot(task, with_id=False))
+        return Watcher(
+            channel,
+            grant,
+            self._catch_up,
+            opening=b"".join(parts),
+            seen=seen,
+            over=over,
+            heartbeat_seconds=self.config.heartbeat_seconds,
+        )
+
+    def _drop_if_idle(self, channel: Channel) -> None:
+        if channel.is_idle and self._channels.get(channel.task_id) is channel:
+            channel.close()
+            del self._channels[channel.task_id]
+
+    # ── the poll ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _poll(self) -> None:
+        while True:
+            channels = await self._due()
+            try:
+                await self._poll_once(channels)
+            except Exception as error:
+                self._note_failure(channels, error)
+
+    async def _due(self) -> list[Channel]:
+        """Wait until there is something to ask; everything at the floor, else what hints and newcomers want."""
+        while True:
+            floor = self._polled_all_at + self.config.poll_seconds if self._channels else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(floor):
+                    await self._wanted.wait()
+            await self._pacer.turn()
+            self._wanted.clear()
+            now = asyncio.get_running_loop().time()
+            if now >= self._polled_all_at + self.config.poll_seconds:
+                self._polled_all_at = now
+                due = list(self._channels.values())
+            else:
+                due = [self._channels[task_id] for task_id in self._dirty if task_id in self._channels]
+            self._dirty.clear()
+            if due:
+                return due
+
+    async def _poll_once(self, channels: list[Channel]) -> None:
+        rows = max(_FEWEST_ROWS_PER_TASK, min(PAGE_ROWS, _ROWS_PER_POLL // len(channels)))
+        joins = [(channel, channel.take_joins()) for channel in channels]
+        asks = [
+            Ask(c.task_id, c.seen, rows) if c.task is not None else Ask(c.task_id, (-1, END), 0)
+            for c in channels
+        ]
+        self.counts.polls += 1
+        try:
+            with self._pacer:
+                pages = await self._readers[0].read(asks)
+        except BaseException:
+            for channel, waiting in joins:
+                channel.joins[:0] = waiting
+            raise
+        self._failing = False
+        for channel in channels:
+            if (page := pages.get(channel.task_id)) is not None:
+                channel.publish(page)
+                if not channel.is_settled:
+                    self._dirty.add(channel.task_id)
+                    self._wanted.set()
+        for _, waiting in joins:
+            for answered in waiting:
+                if not answered.done():
+                    answered.set_result(None)
+
+    def _note_failure(self, channels: list[Channel], error: Exception) -> None:
+        """Newcomers are told; who watches keeps watching and is told the rest when the database is back."""
+        self.counts.poll_failures += 1
+        unavailable = isinstance(error, PostgresUnavailable)
+        if not unavailable:
+            log.exception("stream_poll_failed")
+        elif not self._failing:
+            log.warning("stream_poll_unavailable", error=str(error.__cause__))
+        self._failing = True
+        for channel in channels:
+            channel.fail(error if unavailable else RuntimeError("The stream could not be read."))
+            self._dirty.add(channel.task_id)
+            self._drop_if_idle(channel)
+
+    # ── upkeep ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _keep(self) -> None:
+        """Heartbeats into silent logs, logs trimmed, connections ended that take nothing."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(1.0, self.config.heartbeat_seconds / 4))
+            now = loop.time()
+            for channel in self._channels.values():
+                channel.log.trim()
+                if channel.watchers and now - channel.written_at >= self.config.heartbeat_seconds:
+                    channel.heartbeat()
+            for watcher, task in list(self._running.items()):
+                since = watcher.blocked_since
+                if since is not None and now - since > self.config.send_timeout_seconds:
+                    self.counts.stalled += 1
+                    self._cut(watcher, task)
+
+    def _cut(self, watcher: Watcher, task: asyncio.Task[Any] | None) -> None:
+        watcher.cut = True
+        if task is None:  # opened and never served
+            self.leave(watcher)
+        else:
+            task.cancel()
+
+    async def _watch_access(self) -> None:
+        """Streams whose grant does not hold any more are ended: at the latest after the interval, at once when
+        doubted.
+        """
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.config.access_check_seconds):
+                    await self._access_doubted.wait()
+            self._access_doubted.clear()
+            grants = list({watcher.grant for watcher in self._running})
+            if not grants:
+                continue
+            try:
+                valid = await self._check_access(grants)
+            except Exception as error:  # e.g. the database is away: nobody is thrown out for that
+                log.warning("stream_access_check_failed", error=str(error))
+                await asyncio.sleep(self.config.access_check_seconds / 10)
+                self._access_doubted.set()
+                continue
+            for watcher in [w for w in self._running if w.grant not in valid]:
+                self.counts.revoked += 1
+                watcher.stop()
+
+    def _count_page(self) -> None:
+        self.counts.pages += 1

@@ -1,0 +1,172 @@
+"""One open connection: where it stands, and how it goes on.
+
+Why nothing is missed between what it is told first and what it is told live. At its start, in one step of the
+event loop, a watcher notes the log's end; the channel had then published all changes up to some point C. If it
+stands at C or at a point that the log still reaches, the log brings all that is missing. If it stands further
+back it reads pages of rows, each read after that step, until one is complete: that one was read from the
+database after C was, so it holds every change up to a number N ≥ C that is not yet sent. What is after N is
+after C, and so it is in the log beyond the noted end; what is there up to N is skipped by its point. If the log
+has moved past the noted end meanwhile, the same begins again from the point reached.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+
+from lingxi.observability import failpoints
+from lingxi.stream import frames
+from lingxi.stream.catch_up import CatchUp, TaskGone
+from lingxi.stream.channel import Channel
+from lingxi.stream.cursor import Point
+from lingxi.stream.frames import Block
+from lingxi.stream.reader import TaskPage
+
+Send = Callable[[bytes], Awaitable[None]]
+
+
+class Watcher:
+    """Follows a channel for one connection. `opening` are its first frames; `seen` is the point up to which it
+    needs no changes.
+
+    `over`: the opening is all there is (a finished task). It holds no frames: what it has not sent stays in the
+    channel's log.
+    """
+
+    __slots__ = (
+        "_behind",
+        "_catch_up",
+        "_final",
+        "_heartbeat_seconds",
+        "_offset",
+        "_opening",
+        "_over",
+        "_seen",
+        "_stopped",
+        "_waiting",
+        "blocked_since",
+        "channel",
+        "cut",
+        "grant",
+        "times_behind",
+    )
+
+    def __init__(
+        self,
+        channel: Channel,
+        grant: Hashable,
+        catch_up: CatchUp,
+        *,
+        opening: bytes,
+        seen: Point,
+        over: bool = False,
+        heartbeat_seconds: float,
+    ) -> None:
+        self.channel = channel
+        self.grant = grant
+        self.blocked_since: float | None = asyncio.get_running_loop().time()  # while a send has not returned
+        self.cut = False  # ended from outside, because it takes nothing
+        self.times_behind = 0  # how often it fell behind the log
+        self._catch_up = catch_up
+        self._opening = opening
+        self._seen = seen
+        self._over = over
+        self._heartbeat_seconds = heartbeat_seconds
+        offset = channel.log.offset_after(seen)
+        self._behind = offset is None
+        self._offset = channel.log.end if offset is None else offset
+        self._final: bytes | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._stopped: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        """There is something new in the log."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def stop(self, final: bytes = b"") -> None:
+        """End the stream, after `final` has been sent."""
+        self._final = final
+        self.wake()
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(None)
+
+    async def run(self, send: Send) -> None:
+        """Send until the stream ends: by the task's end, by `stop`, or because the task is gone."""
+        await self._send(send, self._opening)
+        self._opening = b""
+        await failpoints.reach("stream.between_snapshot_and_subscribe")
+        while self._final is None and not self._over:
+            if self._behind:
+                await self._read_rows(send)
+            elif self._offset < self.channel.log.start:
+                await self._fall_behind(send)
+            elif (entry := self.channel.log.get(self._offset)) is None:
+                await self._wait()
+            else:
+                self._offset += 1
+                if entry.ends is None:
+                    await self._send_block(send, entry.block)
+                elif entry.ends > self._seen[0]:  # not the end of a round before the one that it resumed from
+                    await self._send(send, entry.block.body)
+                    self._over = True
+        if self._final:
+            await self._send(send, self._final)
+
+    async def _fall_behind(self, send: Send) -> None:
+        """The log has dropped what comes next: rows bring the items, this the counters."""
+        self.times_behind += 1
+        self._behind = True
+        self._offset = self.channel.log.end
+        task = self.channel.task
+        if task is not None and not task.final:
+            await self._send(send, self.channel.progress())
+
+    async def _read_rows(self, send: Send) -> None:
+        """One page of what is missing; the complete one leads back to the log."""
+        try:
+            page = await self._next_page(send)
+        except TaskGone:
+            self._over = True
+            return
+        if page is None:
+            return
+        for block in page.blocks:
+            await self._send_block(send, block)
+            if self._final is not None:
+                return
+        if page.complete:
+            self._seen = max(self._seen, page.last)
+            self._behind = False
+            if page.task.final:
+                await self._send(send, page.end_frame)
+                self._over = True
+
+    async def _next_page(self, send: Send) -> TaskPage | None:
+        """The next page of rows; None when the stream is to end. Says that it lives while the database does not
+        answer.
+        """
+        page = self._catch_up.page(self.channel.task_id, self._seen)
+        self._stopped = asyncio.get_running_loop().create_future()
+        while self._final is None:
+            done, _ = await asyncio.wait(
+                (page, self._stopped), timeout=self._heartbeat_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if page in done:
+                return page.result()
+            if not done:
+                await self._send(send, frames.HEARTBEAT)
+        page.cancel()
+        return None
+
+    async def _send_block(self, send: Send, block: Block) -> None:
+        if body := block.after(self._seen):
+            await self._send(send, body)
+        self._seen = max(self._seen, block.last)
+
+    async def _send(self, send: Send, body: bytes) -> None:
+        self.blocked_since = asyncio.get_running_loop().time()
+        await send(body)
+        self.blocked_since = None
+
+    async def _wait(self) -> None:
+        self._waiting = asyncio.get_running_loop().create_future()
+        await self._waiting
