@@ -40,9 +40,11 @@ def configure(level: str = "info", **fields: Any) -> None:
     )
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(**fields)
-    logging.basicConfig(level=max(number, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    logging.basicConfig(
+        level=max(number, logging.WARNING), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s"
+    )
 
 
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
-    """The logger of one module; `name` becomes the field `logger`."""
-    return cast(structlog.typing.FilteringBoundLogger, structlog.get_logger(logger=name))
+    """The logger of one module; `name` becomes the field `component` (structlog keeps `logger` for itself)."""
+    return cast(structlog.typing.FilteringBoundLogger, structlog.get_logger(component=name))
