@@ -1,0 +1,111 @@
+"""Is a file cut off? Asked of a file that did not decode, to say `truncated_image` rather than `corrupt_image`; of
+HEIC and AVIF also before, since their decoder accepts a cut file in silence."""
+
+from typing import Final
+
+from lingxi.imaging import isobmff, tiff
+from lingxi.imaging.errors import ImageError
+from lingxi.imaging.sniff import Content, ImageKind
+
+_MAX_SEGMENTS: Final = 65_536
+_END_OF_JPEG: Final = b"\xff\xd9"
+
+
+def check_boxes(content: Content) -> isobmff.Layout:
+    """The layout of a HEIC, HEIF or AVIF file that is whole; ImageError `truncated_image` or `corrupt_image` else."""
+    try:
+        found = isobmff.layout(content)
+    except isobmff.MalformedBoxes as error:
+        raise ImageError("corrupt_image", f"The picture is damaged: {error}.") from error
+    if found.needed_bytes > len(content):
+        missing = found.needed_bytes - len(content)
+        raise ImageError("truncated_image", f"The picture is cut off: at least {missing} bytes are missing.")
+    if not found.has_meta:
+        raise ImageError("corrupt_image", "The picture is damaged: it holds no description of itself.")
+    return found
+
+
+def undecodable(kind: ImageKind, content: Content) -> ImageError:
+    """The error for a picture that its decoder refused. Its words are no help: "premature end" may be damage."""
+    if _is_cut(kind, content):
+        return ImageError("truncated_image", "The picture is cut off: a part of the file is missing.")
+    return ImageError("corrupt_image", "The picture is damaged and cannot be decoded.")
+
+
+def _is_cut(kind: ImageKind, content: Content) -> bool:
+    match kind:
+        case ImageKind.JPEG:
+            return _jpeg_is_cut(content)
+        case ImageKind.PNG:
+            return _png_is_cut(content)
+        case ImageKind.GIF:
+            return _gif_is_cut(content)
+        case ImageKind.WEBP:
+            return int.from_bytes(content[4:8], "little") + 8 > len(content)
+        case ImageKind.TIFF:
+            return tiff.is_cut(content)
+        case _:
+            return False  # check_boxes has been there
+
+
+def _jpeg_is_cut(content: Content) -> bool:
+    """No end marker after the first scan; markers inside the segments before it (a thumbnail's) do not count."""
+    at = 2
+    for _ in range(_MAX_SEGMENTS):
+        while content[at : at + 2] == b"\xff\xff":
+            at += 1  # fill bytes
+        marker = content[at : at + 2]
+        if len(marker) < 2:
+            return True
+        if marker[0] != 0xFF:
+            return False  # damaged, not cut
+        if marker[1] == 0xDA:
+            return content.find(_END_OF_JPEG, at) < 0
+        if marker[1] == 0xD9:
+            return False
+        at += 2 + (
+            0
+            if marker[1] == 1 or 0xD0 <= marker[1] <= 0xD7
+            else max(2, int.from_bytes(content[at + 2 : at + 4]))
+        )
+    return False
+
+
+def _png_is_cut(content: Content) -> bool:
+    at = 8
+    for _ in range(_MAX_SEGMENTS):
+        if content[at + 4 : at + 8] == b"IEND":
+            return at + 12 > len(content)
+        if at + 8 > len(content):
+            return True
+        at += 12 + int.from_bytes(content[at : at + 4])
+    return False
+
+
+def _gif_is_cut(content: Content) -> bool:
+    """No trailer where the blocks end."""
+    flags = content[10:11]
+    at = 13 + _color_table_bytes(flags)
+    for _ in range(_MAX_SEGMENTS):
+        introducer = content[at : at + 1]
+        if introducer == b"\x3b":
+            return False
+        if introducer == b"\x21":
+            at = _after_sub_blocks(content, at + 2)
+        elif introducer == b"\x2c":
+            at = _after_sub_blocks(content, at + 11 + _color_table_bytes(content[at + 9 : at + 10]))
+        else:
+            return not introducer
+    return False
+
+
+def _color_table_bytes(flags: bytes) -> int:
+    return 3 << (flags[0] & 7) + 1 if flags and flags[0] & 0x80 else 0
+
+
+def _after_sub_blocks(content: Content, at: int) -> int:
+    while size := content[at : at + 1]:
+        at += 1 + size[0]
+        if size[0] == 0:
+            return at
+    return at
