@@ -49,7 +49,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system seconds of the processes and all below them; ended children count too, by their parent's books."""
+    """User and system seconds of these processes and all below them, ended children included."""
     ticks = 0
     for root in pids:
         for pid in descendants(root):

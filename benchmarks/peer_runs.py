@@ -13,6 +13,7 @@ import asyncpg
 from benchmarks.machine import cpu_seconds
 from benchmarks.processes import child
 from benchmarks.servers import Servers, fresh_database
+from benchmarks.stats import Run
 
 PEERS = pathlib.Path(__file__).parent / "peers"
 BATCH = 1_000
@@ -36,15 +37,6 @@ class Peer:
     note: str
     workers: int = 2
     tuning: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run: items a second from the first submit to the last final item, and CPU microseconds an item."""
-
-    items_per_second: float
-    submit_seconds: float
-    cpu_microseconds: dict[str, float]
 
 
 CELERY_DONE = "(select count(*) from celery_taskmeta where status = 'SUCCESS')"

@@ -62,13 +62,18 @@ class Child:
 
 
 @contextlib.asynccontextmanager
-async def child(argv: Sequence[str], *, env: Mapping[str, str], log: pathlib.Path) -> AsyncIterator[Child]:
-    """Run `argv` with `env` on top of PATH and HOME; it is ended when the block is left."""
+async def child(
+    argv: Sequence[str], *, env: Mapping[str, str], log: pathlib.Path, talks: bool = True
+) -> AsyncIterator[Child]:
+    """Run `argv` with `env` on top of PATH and HOME; it is ended when the block is left.
+
+    `talks`: its output is read line by line. Otherwise it goes to the log, since a full pipe would stop the process.
+    """
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE if talks else errors,
             stderr=errors,
             env={**base_environment(), **env},
             limit=STREAM_LIMIT_BYTES,

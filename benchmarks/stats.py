@@ -47,3 +47,16 @@ class Spread:
 
     def text(self, digits: int = 0) -> str:
         return f"{self.median:,.{digits}f} ({self.low:,.{digits}f}–{self.high:,.{digits}f})"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: items a second from the first submit to the last final item, and CPU microseconds an item.
+
+    `acknowledged_per_second` counts until the broker's lists are empty too (Lingxi only).
+    """
+
+    items_per_second: float
+    submit_seconds: float
+    cpu_microseconds: dict[str, float]
+    acknowledged_per_second: float | None = None
