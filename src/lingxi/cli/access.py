@@ -1,0 +1,255 @@
+"""Commands beside the database: workspaces and tokens. Operator tokens can be made only here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from uuid import UUID
+
+import typer
+
+from lingxi.cli import running
+from lingxi.cli.exits import CommandError, Exit, usage
+from lingxi.cli.options import DEFAULT_DATA_DIR, DataDirOption, JsonOption
+from lingxi.cli.output import Output
+
+if TYPE_CHECKING:
+    from lingxi.db.session import Connection
+    from lingxi.services.tokens import Token
+    from lingxi.services.workspaces import Workspace
+
+T = TypeVar("T")
+DAY_SECONDS = 86_400
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the groups `token` and `workspace`."""
+    token = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens, beside the database.")
+    token.command("create")(create)
+    token.command("list")(list_)
+    token.command("revoke")(revoke)
+    workspace = typer.Typer(no_args_is_help=True, help="Make and list workspaces, beside the database.")
+    workspace.command("create")(create_workspace_command)
+    workspace.command("list")(list_workspaces_command)
+    app.add_typer(token, name="token")
+    app.add_typer(workspace, name="workspace")
+
+
+def create(
+    role: Annotated[str, typer.Option(help="viewer, editor or admin.")] = "editor",
+    workspace: Annotated[str, typer.Option(help="The workspace, by name or id.")] = "default",
+    operator: Annotated[
+        bool, typer.Option("--operator", help="An operator's token, which belongs to no workspace.")
+    ] = False,
+    name: Annotated[str, typer.Option(help="What the token is for; shown in lists.")] = "command line",
+    days: Annotated[
+        float | None, typer.Option(min=0.001, help="Days until it expires (never, if left out).")
+    ] = None,
+    data_dir: DataDirOption = DEFAULT_DATA_DIR,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token. It is printed once and can never be read again."""
+    if role not in ("viewer", "editor", "admin"):
+        raise usage("--role is one of viewer, editor, admin (and --operator makes an operator's token)")
+    if not 1 <= len(name) <= 100:
+        raise usage("--name has 1 to 100 characters")
+
+    async def run(connection: Connection) -> tuple[Token, str]:
+        from lingxi.services.tokens import create_token
+
+        owner = None if operator else await _workspace(connection, workspace)
+        made, secret = await create_token(
+            connection,
+            workspace_id=owner.id if owner else None,
+            role="operator" if operator else role,
+            name=name,
+            lifetime_seconds=days * DAY_SECONDS if days is not None else None,
+        )
+        await _audit(connection, made.workspace_id, "token.create", made.id)
+        return made, secret
+
+    made, secret = beside_the_database(data_dir, run)
+    output = Output(as_json)
+    output.say(secret)
+    output.result({**_token_to_wire(made), "token": secret})
+
+
+def list_(
+    workspace: Annotated[str | None, typer.Option(help="Only this workspace's, by name or id.")] = None,
+    data_dir: DataDirOption = DEFAULT_DATA_DIR,
+    as_json: JsonOption = False,
+) -> None:
+    """List tokens (never their secrets)."""
+
+    async def run(connection: Connection) -> list[Token]:
+        from lingxi.services.tokens import list_tokens
+
+        owner = await _workspace(connection, workspace) if workspace is not None else None
+        return await list_tokens(connection, owner.id if owner else None)
+
+    tokens = beside_the_database(data_dir, run)
+    output = Output(as_json)
+    rows = [
+        (str(token.id), token.role, str(token.workspace_id or "-"), _condition(token), token.name)
+        for token in tokens
+    ]
+    output.table(("TOKEN", "ROLE", "WORKSPACE", "STATE", "NAME"), rows)
+    output.result({"tokens": [_token_to_wire(token) for token in tokens]})
+
+
+def revoke(
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as `token list` shows it.")],
+    data_dir: DataDirOption = DEFAULT_DATA_DIR,
+    as_json: JsonOption = False,
+) -> None:
+    """Revoke a token. Open streams that use it end within half a minute."""
+    try:
+        token_id = UUID(token)
+    except ValueError:
+        raise usage("TOKEN is the token's id (a UUID), not its secret") from None
+
+    async def run(connection: Connection) -> Token:
+        from lingxi.services.tokens import revoke_token
+
+        found = await revoke_token(connection, token_id)
+        if found is None:
+            raise CommandError("There is no token with this id", Exit.REFUSED, 40401)
+        await _audit(connection, found.workspace_id, "token.revoke", found.id)
+        return found
+
+    revoked = beside_the_database(data_dir, run)
+    output = Output(as_json)
+    output.say(f"revoked {revoked.id} ({revoked.name})")
+    output.result(_token_to_wire(revoked))
+
+
+def create_workspace_command(
+    name: Annotated[str, typer.Argument(help="1 to 100 characters, unique.")],
+    data_dir: DataDirOption = DEFAULT_DATA_DIR,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a workspace."""
+    if not 1 <= len(name) <= 100 or not name.isprintable():
+        raise usage("A workspace's name has 1 to 100 printable characters")
+
+    async def run(connection: Connection) -> Workspace:
+        from lingxi.services.workspaces import create_workspace
+
+        made = await create_workspace(connection, name)
+        if made is None:
+            raise CommandError("There is a workspace with this name already", Exit.REFUSED, 40901)
+        await _audit(connection, made.id, "workspace.create", made.id)
+        return made
+
+    made = beside_the_database(data_dir, run)
+    output = Output(as_json)
+    output.say(f"{made.id}  {made.name}")
+    output.result(_workspace_to_wire(made))
+
+
+def list_workspaces_command(data_dir: DataDirOption = DEFAULT_DATA_DIR, as_json: JsonOption = False) -> None:
+    """List workspaces."""
+
+    async def run(connection: Connection) -> list[Workspace]:
+        from lingxi.services.workspaces import list_workspaces
+
+        return await list_workspaces(connection)
+
+    workspaces = beside_the_database(data_dir, run)
+    output = Output(as_json)
+    output.table(("WORKSPACE", "NAME"), [(str(found.id), found.name) for found in workspaces])
+    output.result({"workspaces": [_workspace_to_wire(found) for found in workspaces]})
+
+
+async def ensure_default_token(database_url: str, workspace: str, path: Path) -> str:
+    """The admin token of `workspace` that is kept in `path`, both made where missing; one that no longer works is
+    replaced."""
+    from lingxi.db.session import connect
+    from lingxi.services.tokens import create_token, find_token
+    from lingxi.services.workspaces import create_workspace, find_workspace
+
+    secret = running.read_secret(path)
+    connection = await connect(database_url, name="lingxi-cli")
+    try:
+        async with connection.transaction():
+            if secret and await find_token(connection, secret) is not None:
+                return secret
+            owner = await find_workspace(connection, workspace) or await create_workspace(
+                connection, workspace
+            )
+            assert owner is not None, "nobody else makes the default workspace while we start"
+            made, secret = await create_token(
+                connection, workspace_id=owner.id, role="admin", name="lingxi up"
+            )
+            await _audit(connection, owner.id, "token.create", made.id)
+        running.write_secret(path, secret + "\n")
+        return secret
+    finally:
+        await connection.close()
+
+
+def beside_the_database(data_dir: Path, run: Callable[[Connection], Awaitable[T]]) -> T:
+    """Runs `run` in a transaction of the configured database, or of the `up` that runs on this data folder."""
+    settings = running.settings_beside(data_dir)
+
+    async def main() -> T:
+        from lingxi.db.session import connect
+
+        connection = await connect(settings.database_url, name="lingxi-cli", timeout_seconds=5)
+        try:
+            async with connection.transaction():
+                return await run(connection)
+        finally:
+            await connection.close()
+
+    return asyncio.run(main())
+
+
+async def _workspace(connection: Connection, name_or_id: str) -> Workspace:
+    from lingxi.services.workspaces import find_workspace
+
+    found = await find_workspace(connection, name_or_id)
+    if found is None:
+        raise CommandError(f"There is no workspace {name_or_id!r}", Exit.REFUSED, 40401)
+    return found
+
+
+async def _audit(connection: Connection, workspace_id: UUID | None, verb: str, target: UUID) -> None:
+    from lingxi.services.record_audit import record_audit
+
+    await record_audit(
+        connection, workspace_id=workspace_id, actor=None, verb=verb, target=str(target), request_id=None
+    )
+
+
+def _condition(token: Token) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    if token.expires_at is not None:
+        return f"until {token.expires_at:%Y-%m-%d}"
+    return "valid"
+
+
+def _token_to_wire(token: Token) -> dict[str, Any]:
+    return {
+        "id": str(token.id),
+        "workspaceId": str(token.workspace_id) if token.workspace_id else None,
+        "role": token.role,
+        "name": token.name,
+        "createdAt": _time(token.created_at),
+        "expiresAt": _time(token.expires_at),
+        "revokedAt": _time(token.revoked_at),
+    }
+
+
+def _workspace_to_wire(workspace: Workspace) -> dict[str, Any]:
+    return {"id": str(workspace.id), "name": workspace.name, "createdAt": _time(workspace.created_at)}
+
+
+def _time(value: datetime | None) -> str | None:
+    from lingxi.domain.wire import time_to_wire
+
+    return time_to_wire(value)

@@ -1,0 +1,312 @@
+"""The five acts of the demo. Each says what it shows, shows it live from the event stream, and checks what it saw."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from lingxi.cli.exits import usage
+from lingxi.cli.output import Output
+from lingxi.cli.submission import object_name
+
+if TYPE_CHECKING:
+    from lingxi.cli.stack import Stack
+    from lingxi.client import Client, Frame, Item, Task, TaskState
+
+HELD_BACK = 4
+MOST_PHOTOS = 500
+CANCEL_ITEMS, CANCEL_ITEM_MS = 96, 200
+KILL_ITEMS, KILL_ITEM_MS = 48, 500
+EVENTS_TIMEOUT_SECONDS = 10.0
+UPLOADS_AT_ONCE = 4
+
+
+@dataclass
+class Story:
+    """What happened: the tasks made, and every promise that was seen broken."""
+
+    task_ids: list[str] = field(default_factory=list)
+    items: int = 0
+    worker_killed: bool = False
+    lost: int = 0
+    doubled: int = 0
+    complaints: list[str] = field(default_factory=list)
+
+    def expect(self, fact: bool, otherwise: str) -> None:
+        """Notes `otherwise` as a broken promise unless `fact` holds."""
+        if not fact:
+            self.complaints.append(otherwise)
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "ok": not self.complaints and self.worker_killed and self.lost == 0 and self.doubled == 0,
+            "tasks": len(self.task_ids),
+            "items": self.items,
+            "workerKilled": self.worker_killed,
+            "lost": self.lost,
+            "doubled": self.doubled,
+        }
+
+
+def headline(output: Output, text: str) -> None:
+    output.say()
+    output.say(f"▸ {text}", style="bold")
+
+
+async def play(stack: Stack, output: Output, *, photos: Path | None) -> Story:
+    """All acts, in order."""
+    from lingxi.client import Client
+
+    story = Story()
+    async with Client(stack.url, stack.token) as client:
+        acts = Acts(client, stack, output, story)
+        task, late = await acts.photographs(photos)
+        await acts.retry(task, late)
+        await acts.cancel()
+        await acts.kill()
+        await acts.proof()
+    return story
+
+
+@dataclass
+class Acts:
+    """One method an act."""
+
+    client: Client
+    stack: Stack
+    output: Output
+    story: Story
+
+    async def photographs(self, photos: Path | None) -> tuple[Task, list[Path]]:
+        """Uploads all photographs but a few, submits all of them, and explains what failed. Answers the late ones."""
+        files = await asyncio.to_thread(_photos, photos, self.stack.data_dir / "photos")
+        late = _late(files)
+        headline(self.output, f"1  {len(files)} photographs, some broken on purpose; each is decoded in full")
+        items = await self._upload(files, late)
+        self.output.say(
+            f"  uploaded {len(files) - len(late)}; {len(late)} are still on the camera: their items will fail"
+        )
+        task = await self._submit("media:verify", items)
+        ended = await self._watch(task)
+        await self._explain(ended)
+        self.story.expect(ended.counts.succeeded > 0, "no photograph could be verified")
+        self.story.expect(
+            ended.counts.failed >= len(late), "a photograph that was never uploaded did not fail"
+        )
+        return ended, late
+
+    async def retry(self, task: Task, late: list[Path]) -> None:
+        """Uploads the late ones, retries what failed, and sees that nothing else ran again."""
+        headline(self.output, f"2  The {len(late)} late photographs arrive; only what failed is tried again")
+        before = {item.index: item async for item in self.client.items(task.id)}
+        await asyncio.gather(*(self._put(file) for file in late))
+        again = await self.client.retry_failed(task.id)
+        self.output.say(
+            f"  round {again.round}: {again.counts.queued} of {again.counts.total} items are queued again"
+        )
+        ended = await self._watch(again, since=again.cursor)
+        await self._explain(ended)
+        after = {item.index: item async for item in self.client.items(task.id)}
+        reran = [
+            index for index, item in after.items() if item.raw["startedAt"] != before[index].raw["startedAt"]
+        ]
+        failed = [index for index, item in before.items() if item.state == "failed"]
+        self.story.expect(reran == failed, "retry-failed ran something else than what had failed")
+        healed = ended.counts.succeeded - task.counts.succeeded
+        self.story.expect(healed == len(late), f"{healed} items were healed by the retry, not {len(late)}")
+
+    async def cancel(self) -> None:
+        """Cancels a batch half-way: what has not started never starts, what runs finishes."""
+        headline(
+            self.output,
+            f"3  A batch of {CANCEL_ITEMS}, cancelled half-way: only what has not started is cancelled",
+        )
+        items = [{"ref": f"slow-{n}", "input": {"durationMs": CANCEL_ITEM_MS}} for n in range(CANCEL_ITEMS)]
+        task = await self._submit("demo:drill", items)
+        half = self._once(
+            lambda state: state.counts.final >= CANCEL_ITEMS // 2, lambda: self.client.cancel(task.id)
+        )
+        ended = await self._watch(task, half)
+        self.story.expect(ended.status == "cancelled", f"the cancelled batch ended {ended.status}")
+        self.story.expect(ended.counts.cancelled > 0, "nothing was left to cancel")
+        self.story.expect(ended.counts.failed == 0, "a running item did not finish after the cancel")
+        ran = [item async for item in self.client.items(task.id, state="cancelled") if item.attempt > 0]
+        self.story.expect(not ran, "a cancelled item had run")
+
+    async def kill(self) -> None:
+        """Kills a worker with SIGKILL while it holds items, and sees them through on the other one."""
+        headline(
+            self.output,
+            f"4  A batch of {KILL_ITEMS}, each leaves one row; a worker is killed (SIGKILL) while it runs some",
+        )
+        items = [
+            {"ref": f"effect-{n}", "input": {"durationMs": KILL_ITEM_MS, "effect": True}}
+            for n in range(KILL_ITEMS)
+        ]
+        task = await self._submit("demo:drill", items)
+        strike = self._once(
+            lambda state: state.counts.final >= KILL_ITEMS // 4, lambda: self._strike(task.id)
+        )
+        ended = await self._watch(task, strike)
+        lost = [
+            item.ref
+            async for item in self.client.items(task.id)
+            if any((attempt["error"] or {}).get("code") == "worker_lost" for attempt in item.raw["attempts"])
+        ]
+        self.output.say(
+            f"  {len(lost)} items were on it; each was found, ran once more elsewhere, and says worker_lost"
+        )
+        self.story.expect(self.story.worker_killed, "no worker could be killed")
+        self.story.expect(bool(lost), "the killed worker held no item")
+        self.story.expect(ended.status == "succeeded", f"the batch of the killed worker ended {ended.status}")
+
+    async def proof(self) -> None:
+        """Counts in the database, from the rows themselves."""
+        headline(self.output, "5  The proof, counted in the database from the rows themselves")
+        proofs = await self._proofs()
+        self.story.lost = sum(proof.lost for proof in proofs)
+        self.story.doubled = sum(proof.doubled for proof in proofs)
+        rows = [
+            (
+                proof.type,
+                proof.status,
+                *(str(number) for number in (proof.total, proof.succeeded, proof.failed, proof.cancelled)),
+                *(str(number) for number in (proof.round, proof.ends, proof.attempts, proof.attempts_lost)),
+                *(str(number) for number in (proof.effects, proof.lost, proof.doubled)),
+            )
+            for proof in proofs
+        ]
+        columns = (
+            "TASK STATUS ITEMS OK FAILED CANCELLED ROUNDS ENDS ATTEMPTS LOST-ATTEMPTS EFFECTS LOST DOUBLED"
+        )
+        self.output.table(columns.split(), rows)
+        self.story.expect(len(proofs) == len(self.story.task_ids), "a task is missing from the database")
+        self.story.expect(all(proof.counters_agree for proof in proofs), "counters and items disagree")
+        self.story.expect(all(not proof.unpublished for proof in proofs), "an event was never published")
+
+    # ── helpers ──────────────────────────────────────────────────────────────────────────────────────────
+    async def _upload(self, files: list[Path], late: list[Path]) -> list[dict[str, Any]]:
+        at_once = asyncio.Semaphore(UPLOADS_AT_ONCE)
+
+        async def one(file: Path) -> dict[str, Any]:
+            async with at_once:
+                name, digest = await asyncio.to_thread(_name_of, file)
+                if file not in late:
+                    await self.client.put_object(name, file)
+                return {"ref": file.name, "input": {"object": name, "sha256": digest}}
+
+        return list(await asyncio.gather(*(one(file) for file in files)))
+
+    async def _put(self, file: Path) -> None:
+        name, _ = await asyncio.to_thread(_name_of, file)
+        await self.client.put_object(name, file)
+
+    async def _submit(self, type_: str, items: list[dict[str, Any]]) -> Task:
+        task = await self.client.submit(type_, items)
+        self.story.task_ids.append(task.id)
+        self.story.items += task.counts.total
+        self.output.say(f"  task {task.id}")
+        return task
+
+    async def _watch(
+        self, task: Task, on_frame: Callable[[Frame, TaskState], None] | None = None, *, since: int = 0
+    ) -> Task:
+        from lingxi.cli.progress import ProgressView, counts_in_words
+
+        with ProgressView(self.output, on_frame=on_frame, indent="  ") as view:
+            async for frame in self.client.watch(task.id, last_event_id=str(since)):
+                view.show(frame)
+        ended = view.state.task
+        assert ended is not None, "a watch ends with an end frame"
+        words = f"  {ended.status}: {counts_in_words(ended.counts)}"
+        if self.output.live:
+            self.output.say(words)
+        return ended
+
+    def _once(
+        self, when: Callable[[TaskState], bool], act: Callable[[], Any]
+    ) -> Callable[[Frame, TaskState], None]:
+        """A listener that starts `act` once, when `when` first holds."""
+        started: list[asyncio.Task[Any]] = []
+
+        def on_frame(_: Frame, state: TaskState) -> None:
+            if not started and when(state):
+                started.append(asyncio.ensure_future(act()))
+
+        return on_frame
+
+    async def _explain(self, task: Task) -> None:
+        """Says why items failed, by code."""
+        failed = [item async for item in self.client.items(task.id, state="failed")]
+        codes = Counter(item.error.code for item in failed if item.error)
+        for code, number in codes.most_common():
+            example = next(item for item in failed if item.error and item.error.code == code)
+            assert example.error is not None
+            self.output.say(f"  {number} × {code}: {example.error.message} (e.g. {example.ref})")
+
+    async def _strike(self, task_id: str) -> None:
+        """SIGKILLs the worker that holds most running items."""
+        running = [item async for item in self.client.items(task_id, state="running")]
+        holders = Counter(pid for item in running if (pid := _pid_of_holder(item)) is not None)
+        for pid, number in holders.most_common(1):
+            os.kill(pid, signal.SIGKILL)
+            self.story.worker_killed = True
+            self.output.say(f"  killed the worker with process id {pid}, which held {number} running items")
+
+    async def _proofs(self) -> list[Any]:
+        """The proofs, once the last events are published."""
+        from lingxi.db.session import connect
+        from lingxi.services.prove_tasks import prove_tasks
+
+        ids = [UUID(task_id) for task_id in self.story.task_ids]
+        connection = await connect(self.stack.database_url, name="lingxi-demo")
+        try:
+            deadline = asyncio.get_running_loop().time() + EVENTS_TIMEOUT_SECONDS
+            while True:
+                proofs = await prove_tasks(connection, ids)
+                settled = not any(proof.unpublished for proof in proofs)
+                if settled or asyncio.get_running_loop().time() > deadline:
+                    return proofs
+                await asyncio.sleep(0.1)
+        finally:
+            await connection.close()
+
+
+def _photos(given: Path | None, folder: Path) -> list[Path]:
+    """The reader's own photographs, or the samples, made in `folder`."""
+    if given is None:
+        from lingxi.imaging.samples import make_sample_photos
+
+        folder.mkdir()
+        return sorted(make_sample_photos(folder))
+    files = sorted(path for path in given.iterdir() if path.is_file() and not path.name.startswith("."))
+    if not files:
+        raise usage(f"--photos: there is no file in {given}")
+    return files[:MOST_PHOTOS]
+
+
+def _late(files: list[Path]) -> list[Path]:
+    """The good photographs that arrive late: the last ones that are not named as broken."""
+    good = [file for file in files if "broken" not in file.name]
+    return good[-min(HELD_BACK, max(1, len(good) // 4)) :]
+
+
+def _name_of(file: Path) -> tuple[str, str]:
+    import hashlib
+
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return object_name(file, digest), digest
+
+
+def _pid_of_holder(item: Item) -> int | None:
+    """The process id in the name of the worker that runs an item (`host:pid:boot`)."""
+    attempts = item.raw.get("attempts") or []
+    parts = str(attempts[-1].get("worker") or "").split(":") if attempts else []
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else None
