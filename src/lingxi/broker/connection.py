@@ -49,6 +49,19 @@ def connection_factory(
     return connect
 
 
+async def ping(url: str, *, timeout_seconds: float = 1.0) -> None:
+    """Does the server answer a new client at all? Raises BrokerUnavailable."""
+    connection = await RawConnection.connect(
+        url, timeout_seconds=timeout_seconds, connect_timeout_seconds=timeout_seconds, name="lingxi-ping"
+    )
+    try:
+        (reply,) = await connection.call(command(b"PING"))
+    finally:
+        connection.abort()
+    if isinstance(reply, hiredis.ReplyError):
+        raise BrokerUnavailable(str(reply))
+
+
 class RawConnection(asyncio.Protocol):
     """Pipelined RESP2. Every call waits at most `timeout_seconds` for all of its replies."""
 

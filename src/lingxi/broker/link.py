@@ -68,3 +68,20 @@ class Link:
         self._closed = True
         if self._connection is not None:
             await self._connection.close()
+
+
+class SharedConnection:
+    """A connection factory that gives the same connection to everybody: for one who looks at many queues in turn."""
+
+    def __init__(self, factory: ConnectionFactory, name: str) -> None:
+        self._link = Link(factory, name)
+
+    async def __call__(self, name: str) -> RawConnection:
+        return await self._link.get()
+
+    def drop(self) -> None:
+        """Abandon the connection; calls that wait fail, the next one opens another."""
+        self._link.drop()
+
+    async def close(self) -> None:
+        await self._link.close()

@@ -7,6 +7,10 @@ import secrets
 from lingxi import names
 from lingxi.broker.client import RedisClient, broker_errors
 
+_ACQUIRE = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0
+"""
 _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 _EXTEND = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0"
 
@@ -22,14 +26,13 @@ class DispatchLock:
     ) -> None:
         self._client, self._ttl_ms, self._key = client, ttl_ms, key
         self._token = secrets.token_hex(16)
+        self._acquire = client.register_script(_ACQUIRE)
         self._release, self._extend = client.register_script(_RELEASE), client.register_script(_EXTEND)
 
     async def acquire(self) -> bool:
-        """Take the lock, or keep it if it is ours already; False when somebody else has it."""
+        """Take the lock, or keep it for another TTL if it is ours already; False when somebody else has it."""
         with broker_errors():
-            if await self._client.set(self._key, self._token, nx=True, px=self._ttl_ms):
-                return True
-        return await self.extend()
+            return bool(await self._acquire(keys=[self._key], args=[self._token, self._ttl_ms]))
 
     async def extend(self) -> bool:
         """A full time to live from now on; False when the lock is no longer ours."""

@@ -106,7 +106,7 @@ class Templates:
 
     def extend_locks(self, job_ids: list[bytes]) -> bytes:
         tokens = msgpack.packb([self._token] * len(job_ids))
-        return self._extend + bulk(tokens, msgpack.packb(job_ids), b"%d" % self._lock_ms)
+        return self._extend + bulk(tokens, msgpack.packb(job_ids, use_bin_type=False), b"%d" % self._lock_ms)
 
     def recover_stalled(self, now_ms: int, *, most_stalls: int, interval_ms: int) -> bytes:
         return self._stalled + bulk(b"%d" % most_stalls, self.prefix, b"%d" % now_ms, b"%d" % interval_ms)

@@ -1,0 +1,315 @@
+"""The dispatcher: takes due events from the outbox and makes queue jobs of them. One loop, a round at a time.
+
+A round is one transaction: the events are locked (`FOR UPDATE SKIP LOCKED`), their jobs are added, they are marked
+as published, commit. A crash anywhere in between repeats the round with the same job ids, which BullMQ ignores or a worker
+claims in vain. The lock in Redis only keeps many dispatchers from doing the same looking.
+
+What says that Redis or PostgreSQL cannot serve now pauses the loop and charges nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from lingxi import names
+from lingxi.broker.client import api_client
+from lingxi.broker.connection import connection_factory
+from lingxi.broker.errors import BrokerError, BrokerUnavailable
+from lingxi.broker.hints import HintListener, Hints
+from lingxi.broker.lock import DispatchLock
+from lingxi.db.query import sql
+from lingxi.db.session import Record, connect, is_conflict, is_unavailable
+from lingxi.domain.backoff import backoff_seconds
+from lingxi.observability import failpoints
+from lingxi.observability.logging import get_logger
+from lingxi.outbox.jobs import jobs_of_event
+from lingxi.outbox.sender import Delivered, JobSender, Parcel
+
+log = get_logger("outbox.dispatcher")
+
+HANDLED_TYPES = (names.EVENT_ITEMS_QUEUED, names.EVENT_TASK_ENDED)
+_RESERVE_SECONDS = 1.0  # of a round's time, for a PING and the commit: sending stops so long before its end
+_DRAINING_PAUSE_SECONDS = 0.05  # between two looks at a full queue that workers are emptying
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherConfig:
+    """`waiting_limit`: jobs that may wait in Redis per queue. `queues`: all that jobs may be sent to."""
+
+    database_url: str
+    redis_url: str
+    queues: tuple[str, ...] = names.QUEUES
+    interval_seconds: float = 1.0
+    waiting_limit: int = 10_000
+    lock_ttl_ms: int = names.DISPATCH_LOCK_TTL_MS
+    retry_base_seconds: float = 1.0
+    retry_cap_seconds: float = 300.0
+    name: str = "dispatcher"
+
+
+@dataclass(slots=True)
+class Round:
+    """What one round did. `paused` says which server cannot serve; `full` that there may be more at once."""
+
+    leader: bool = False
+    claimed: int = 0
+    published: int = 0
+    jobs: int = 0
+    charged: int = 0
+    dead_lettered: int = 0
+    held_back: int = 0
+    full: bool = False
+    paused: str | None = None
+
+
+@dataclass(slots=True)
+class Totals:
+    """Since the start; only the dispatcher's loop writes, any thread may read."""
+
+    rounds: int = 0
+    published: int = 0
+    jobs: int = 0
+    charged: int = 0
+    dead_lettered: int = 0
+    pauses: int = 0
+    paused: str | None = None
+    last_round_at: float = 0.0
+    """Loop time (monotonic seconds) of the last round's end, paused or not."""
+
+
+class Dispatcher:
+    """`run()` until `stop()`; `run_once()` is one round."""
+
+    def __init__(self, config: DispatcherConfig) -> None:
+        self.config = config
+        self.totals = Totals()
+        self._client = api_client(config.redis_url, max_connections=5)
+        self._lock = DispatchLock(self._client, config.lock_ttl_ms)
+        self._hints = Hints(self._client)
+        self._sender = JobSender(
+            config.queues,
+            config.redis_url,
+            connection_factory(config.redis_url, timeout_seconds=names.DISPATCH_TIMEOUT_SECONDS),
+            name=config.name,
+        )
+        self._connection: asyncpg.Connection[Any] | None = None
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._one_by_one = 0  # so many rounds of a single event are to come: a whole one was too slow
+        self._needed_room: dict[str, int] = {}  # queue → jobs of the event that found no room
+        self._waiting: dict[str, int] = {}
+        self._draining = False
+
+    # ── the loop ─────────────────────────────────────────────────────────────────────────────────────────
+    async def run(self) -> None:
+        """Round after round until `stop`; nothing that a round raises ends the loop."""
+        listener = HintListener(
+            self.config.redis_url, [names.HINT_OUTBOX], lambda channel, payload: self.wake(), self.wake
+        )
+        listener.start()
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                done = await self.run_once()
+                if not done.full:
+                    await self._rest()
+        finally:
+            await listener.stop()
+            await self.close()
+
+    def wake(self) -> None:
+        """Begin the next round now."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the loop after the round that runs."""
+        self._stopping = True
+        self._wake.set()
+
+    async def _rest(self) -> None:
+        seconds = self.config.interval_seconds
+        if self._draining:
+            seconds = min(seconds, _DRAINING_PAUSE_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    async def close(self) -> None:
+        """Let go of the lock and of all connections."""
+        with contextlib.suppress(BrokerError):
+            await self._lock.release()
+        await self._sender.close()
+        await self._hints.close()
+        await self._client.aclose()
+        self._drop_connection()
+
+    # ── one round ────────────────────────────────────────────────────────────────────────────────────────
+    async def run_once(self) -> Round:
+        """One round; never raises but for cancellation. Its time is bounded."""
+        loop = asyncio.get_running_loop()
+        done = Round()
+        # PostgreSQL that hangs must not hold the round: cutting the connection fails whatever waits for it.
+        guard = loop.call_later(names.DISPATCH_TIMEOUT_SECONDS, self._drop_connection)
+        try:
+            await self._round(done, loop.time() + names.DISPATCH_TIMEOUT_SECONDS - _RESERVE_SECONDS)
+        except BrokerUnavailable as error:
+            done = Round(leader=done.leader, paused=f"Redis: {error}")
+        except Exception as error:
+            self._drop_connection()
+            if is_unavailable(error) or is_conflict(error):
+                done = Round(leader=done.leader, paused=f"PostgreSQL: {error or type(error).__name__}")
+            else:
+                log.error("dispatch_round_failed", error=f"{type(error).__name__}: {error}")
+                done = Round(leader=done.leader)
+        finally:
+            guard.cancel()
+        self._account(done, loop.time())
+        return done
+
+    async def _round(self, done: Round, deadline: float) -> None:
+        done.leader = await self._lock.acquire()
+        if not done.leader:
+            return
+        no_room = await self._queues_without_room()
+        connection = await self._connected()
+        limit = 1 if self._one_by_one else names.EVENTS_PER_ROUND
+        ended: list[Any] = []
+        async with connection.transaction():
+            rows = await connection.fetch(
+                sql("outbox/claim_due"), limit, no_room, names.PAYLOAD_VERSION, list(HANDLED_TYPES)
+            )
+            await failpoints.reach("outbox.after_claim")
+            done.claimed = len(rows)
+            parcels, published = await self._prepare(connection, rows, done)
+            ended = [row["task_id"] for row in rows if row["type"] == names.EVENT_TASK_ENDED]
+            await failpoints.reach("outbox.before_send")
+            delivered = await self._sender.send(parcels, deadline=deadline)
+            await failpoints.reach("outbox.after_send")
+            await self._write_down(connection, rows, published, delivered, done)
+            await failpoints.reach("outbox.before_commit")
+        await failpoints.reach("outbox.after_commit")
+        if ended:
+            self._hints.publish_tasks(ended)
+        self._settle(delivered, done, limit)
+
+    async def _queues_without_room(self) -> list[str]:
+        before, self._waiting = self._waiting, await self._sender.waiting()
+        limit = self.config.waiting_limit
+        no_room = []
+        for queue, waiting in self._waiting.items():
+            if waiting >= limit or 0 < waiting > limit - self._needed_room.get(queue, 0):
+                no_room.append(queue)
+            else:
+                self._needed_room.pop(queue, None)
+        self._draining = any(self._waiting[queue] < before.get(queue, 0) for queue in no_room)
+        return no_room
+
+    async def _prepare(
+        self, connection: asyncpg.Connection[Any], rows: Sequence[Record], done: Round
+    ) -> tuple[list[Parcel], list[int]]:
+        """The parcels of the events that have room, and the ids of those that need none."""
+        parcels, published, held = [], [], set()
+        for row in rows:
+            if row["type"] != names.EVENT_ITEMS_QUEUED:
+                published.append(row["id"])
+                continue
+            if row["queue"] in held or not self._make_room(row["queue"], row["item_count"]):
+                held.add(row["queue"])  # in order: a small event behind a big one must not pass it for ever
+                done.held_back += 1
+                continue
+            items = await connection.fetch(
+                sql("outbox/items_of_event"),
+                row["task_id"],
+                row["first_position"],
+                row["last_position"],
+                row["positions"],
+            )
+            if not items:  # cancelled, or claimed by way of an earlier job
+                published.append(row["id"])
+                continue
+            jobs = jobs_of_event(row["id"], row["task_id"], (item["position"] for item in items))
+            parcels.append(Parcel(row["id"], row["queue"], row["priority"], jobs, items[0]["now_ms"]))
+        return parcels, published
+
+    def _make_room(self, queue: str, jobs: int) -> bool:
+        waiting = self._waiting.get(queue, 0)
+        if waiting and waiting + jobs > self.config.waiting_limit:
+            self._needed_room[queue] = jobs
+            return False
+        self._waiting[queue] = waiting + jobs
+        return True
+
+    async def _write_down(
+        self,
+        connection: asyncpg.Connection[Any],
+        rows: Sequence[Record],
+        published: list[int],
+        delivered: Delivered,
+        done: Round,
+    ) -> None:
+        published = published + delivered.sent
+        if published:
+            await connection.execute(sql("outbox/mark_published"), published)
+        attempts = {row["id"]: row["attempts"] for row in rows}
+        for event_id, reason in delivered.guilty.items():
+            seconds = backoff_seconds(
+                attempts[event_id] + 1,
+                base_seconds=self.config.retry_base_seconds,
+                cap_seconds=self.config.retry_cap_seconds,
+            )
+            charged = await connection.fetchrow(
+                sql("outbox/charge"), event_id, reason, seconds, names.MAX_EVENT_ATTEMPTS
+            )
+            dead = charged is not None and charged["last_error"] == names.DEAD_LETTERED
+            done.charged += 1
+            done.dead_lettered += dead
+            log.warning("event_dead_lettered" if dead else "event_charged", event_id=event_id, reason=reason)
+        done.published, done.jobs = len(published), delivered.jobs
+
+    def _settle(self, delivered: Delivered, done: Round, limit: int) -> None:
+        if delivered.unavailable is not None:
+            done.paused = f"Redis: {delivered.unavailable}"
+        elif delivered.timed_out:
+            self._one_by_one = names.EVENTS_PER_ROUND
+        elif self._one_by_one:
+            self._one_by_one -= 1
+        done.full = done.paused is None and done.claimed >= limit
+
+    def _account(self, done: Round, now: float) -> None:
+        totals = self.totals
+        totals.rounds += 1
+        totals.published += done.published
+        totals.jobs += done.jobs
+        totals.charged += done.charged
+        totals.dead_lettered += done.dead_lettered
+        if done.paused is not None:
+            totals.pauses += 1
+        if done.paused != totals.paused:  # told once, not once a round
+            if done.paused is not None:
+                log.warning("dispatch_paused", reason=done.paused)
+            elif totals.paused is not None:
+                log.info("dispatch_resumed")
+        totals.paused = done.paused
+        totals.last_round_at = now
+
+    # ── PostgreSQL ───────────────────────────────────────────────────────────────────────────────────────
+    async def _connected(self) -> asyncpg.Connection[Any]:
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await connect(
+                self.config.database_url,
+                name=f"lingxi {self.config.name}",
+                hot=True,
+                timeout_seconds=names.DISPATCH_TIMEOUT_SECONDS,
+            )
+        return self._connection
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+            self._connection = None

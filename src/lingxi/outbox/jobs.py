@@ -1,0 +1,24 @@
+"""What an `items.queued` event becomes: one BullMQ job for each item that still waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from lingxi import names
+from lingxi.broker.queue import Job
+from lingxi.domain.ids import item_id
+
+
+def job_id(event_id: int, item: UUID) -> str:
+    """New for each round and each dispatch of another event: BullMQ ignores a job whose id it still keeps."""
+    return f"{event_id}-{item}"
+
+
+def jobs_of_event(event_id: int, task_id: UUID, positions: Iterable[int]) -> list[Job]:
+    """The jobs of these items; their data are ids and nothing else."""
+    head = f'{{"v":{names.PAYLOAD_VERSION},"eventId":"{event_id}","taskId":"{task_id}","itemId":"'
+    return [
+        Job(f"{event_id}-{item}", f'{head}{item}"}}'.encode())
+        for item in (item_id(task_id, p) for p in positions)
+    ]
