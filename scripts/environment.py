@@ -29,9 +29,6 @@ Install one of them first, for example: apt-get install python3-venv"""
 
 def main() -> int:
     wanted = "dev" if "--dev" in sys.argv[1:] else "runtime"
-    if sys.version_info < (3, 11):
-        print("Lingxi needs Python 3.11 or newer.", file=sys.stderr)
-        return 1
     if _is_current(wanted):
         return 0
     with open(ROOT / ".venv.lock", "w") as lock:
