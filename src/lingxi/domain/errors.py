@@ -192,6 +192,7 @@ ITEM_CODES: dict[str, ItemCode] = {
     "decode_timeout": ItemCode(True, "Decoding the picture took too long."),
     "decoder_crashed": ItemCode(True, "The decoder died on this picture."),
     "storage_unavailable": ItemCode(True, "The storage did not answer."),
+    "database_unavailable": ItemCode(True, "The database did not answer."),
     "drill_failed": ItemCode(False, "The drill was told to fail."),
     "drill_busy": ItemCode(True, "The drill was told to fail for now."),
 }

@@ -13,8 +13,8 @@ A processor does the work of one item. It is an async function `run(context, inp
 It returns a result (a model, a dict or None; at most 64 kB of JSON), or raises `Permanent` (trying again cannot help),
 `Transient` (it can), or anything else, which counts as transient with the code `internal_error`.
 
-An item may run more than once: its worker can die after the work and before the result was stored. So effects inside the
-database go through `context.transaction()`, and effects outside carry `context.idempotency_key`.
+An item may run more than once: its worker can die after the work and before the result was stored. So effects inside
+the database go through `context.transaction()`, and effects outside carry `context.idempotency_key`.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 import structlog
@@ -31,6 +32,7 @@ from pydantic.alias_generators import to_camel
 
 from lingxi.db.session import Connection
 from lingxi.domain.errors import Permanent, Transient
+from lingxi.domain.ids import item_id
 
 __all__ = [
     "Attempt",
@@ -67,10 +69,15 @@ Result = BaseModel | Mapping[str, Any] | None
 class Item:
     """The item at hand. `index` counts from 0; `ref` is the client's own name for it."""
 
-    id: uuid.UUID
     task_id: uuid.UUID
     index: int
     ref: str | None
+    workspace_id: uuid.UUID  # inputs may name objects of this workspace only
+
+    @property
+    def id(self) -> uuid.UUID:
+        """The item's id on the wire."""
+        return item_id(self.task_id, self.index + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,65 +96,58 @@ class Tools(Protocol):
     def storage(self) -> Any:
         """Object storage; what it offers is fixed in `lingxi.storage`."""
 
-    def transaction(
-        self, item: Item, attempt: Attempt
-    ) -> AbstractAsyncContextManager[Connection]:
+    def transaction(self, item: Item, attempt: Attempt) -> AbstractAsyncContextManager[Connection]:
         """A transaction that commits only while `attempt` still owns `item`."""
 
-    def publish_progress(
-        self, item: Item, done: int, total: int | None, note: str | None
-    ) -> None:
+    def publish_progress(self, item: Item, done: int, total: int | None, note: str | None) -> None:
         """Tell watchers; best effort."""
+
+
+PROGRESS_INTERVAL_SECONDS = 0.2
+MAX_NOTE_CHARACTERS = 200
+
+
+class StopReason(StrEnum):
+    """Why an attempt is asked to stop."""
+
+    DEADLINE = "deadline"  # its time is over
+    SHUTDOWN = "shutdown"  # its worker is being stopped
+    LEASE_LOST = "lease_lost"  # somebody else has the item by now; a result would be refused
 
 
 class Context:
     """One attempt, seen from its processor."""
 
-    __slots__ = (
-        "_log",
-        "_stop_asked",
-        "_stopping",
-        "_tools",
-        "attempt",
-        "deadline",
-        "item",
-    )
+    __slots__ = ("_log", "_progress_due", "_stopping", "_tools", "attempt", "deadline", "item", "stop_reason")
 
-    def __init__(
-        self, item: Item, attempt: Attempt, deadline: float, tools: Tools
-    ) -> None:
+    def __init__(self, item: Item, attempt: Attempt, deadline: float, tools: Tools) -> None:
         self.item = item
         self.attempt = attempt
         self.deadline = deadline  # of time.monotonic(): the attempt is cancelled then
+        self.stop_reason: StopReason | None = None
         self._tools = tools
-        self._stop_asked = False
-        self._stopping: asyncio.Event | None = (
-            None  # made when first looked at: most items never do
-        )
+        self._progress_due = 0.0
+        self._stopping: asyncio.Event | None = None  # made when first looked at: most items never do
         self._log: structlog.typing.FilteringBoundLogger | None = None
 
     @property
     def stopping(self) -> asyncio.Event:
-        """Set when the worker is being stopped or the attempt has lost its lease: come to an end soon.
+        """Set when the attempt should come to an end soon; `stop_reason` says why.
 
-        Whoever then raises (CancelledError included) gives the attempt back and is charged nothing.
+        While the worker is being stopped, whoever raises (anything but Permanent) gives the attempt back, uncharged.
         """
         if self._stopping is None:
             self._stopping = asyncio.Event()
-            if self._stop_asked:
+            if self.stop_reason is not None:
                 self._stopping.set()
         return self._stopping
 
-    def ask_to_stop(self) -> None:
-        """Set `stopping`; for the worker, on its event loop."""
-        self._stop_asked = True
+    def ask_to_stop(self, reason: StopReason) -> None:
+        """Set `stopping`; for the worker, on its event loop. The first reason stays, but a deadline overrules."""
+        if self.stop_reason is None or reason is StopReason.DEADLINE:
+            self.stop_reason = reason
         if self._stopping is not None:
             self._stopping.set()
-
-    @property
-    def stop_asked(self) -> bool:
-        """Has `stopping` been set?"""
-        return self._stop_asked
 
     @property
     def storage(self) -> Any:
@@ -156,7 +156,7 @@ class Context:
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt and every round of this item: effects outside carry it, so that a repeat can be dropped."""
+        """The same for every attempt and every round of this item, so that a receiver outside can drop a repeat."""
         return str(self.item.id)
 
     @property
@@ -176,19 +176,20 @@ class Context:
         return self.deadline - time.monotonic()
 
     def transaction(self) -> AbstractAsyncContextManager[Connection]:
-        """`async with context.transaction() as connection:` commits at the end, and only if this attempt still owns the item.
+        """`async with context.transaction() as connection:` commits at its end, if this attempt still owns the item then.
 
-        The item's row is locked last (lock order: album, photo, task, item). Raises Superseded, and rolls back, when somebody
-        else has the item by now. A crash after this commit runs the item again, so make the effect one that can be
-        repeated: a unique key, an `on conflict do nothing`.
+        The item's row is locked last (lock order: album, photo, task, item). Raises Superseded, and rolls back, when
+        somebody else has the item by now. A crash after this commit runs the item again, so make the effect one that
+        can be repeated: a unique key, an `on conflict do nothing`.
         """
         return self._tools.transaction(self.item, self.attempt)
 
-    def progress(
-        self, done: int, total: int | None = None, note: str | None = None
-    ) -> None:
-        """Tell watchers how far this item is (`done` of `total`, in any unit); best effort, cheap, coalesced."""
-        self._tools.publish_progress(self.item, done, total, note)
+    def progress(self, done: int, total: int | None = None, note: str | None = None) -> None:
+        """Tell watchers how far this item is (`done` of `total`, in any unit): best effort, at most 5 a second."""
+        now = time.monotonic()
+        if now >= self._progress_due or done == total:
+            self._progress_due = now + PROGRESS_INTERVAL_SECONDS
+            self._tools.publish_progress(self.item, done, total, note and note[:MAX_NOTE_CHARACTERS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +202,4 @@ class Processor(Generic[InputT]):
     max_attempts: int = 3
     time_limit_seconds: float = 300.0
     concurrency: int = 4  # items at once in one worker process
-    backoff_seconds: float = (
-        2.0  # before the second attempt; doubles for each later one, with jitter
-    )
+    backoff_seconds: float = 2.0  # before the second attempt; doubles for each later one, with jitter

@@ -28,13 +28,9 @@ Attempts = Annotated[int, Field(ge=0, le=10)]
 class Input(ProcessorInput):
     """What to do, in this order. `…Times: n` means: in the first n attempts of a round."""
 
-    duration_ms: Milliseconds = (
-        0  # work: gives way to others, ends early when asked to stop
-    )
+    duration_ms: Milliseconds = 0  # work: gives way to others, ends early when asked to stop
     block_ms: Milliseconds = 0  # bad work: holds up the whole event loop
-    steps: Annotated[int, Field(ge=1, le=1000)] = (
-        1  # progress reports over the duration
-    )
+    steps: Annotated[int, Field(ge=1, le=1000)] = 1  # progress reports over the duration
     hang: bool = False  # never ends by itself
     swallow_cancel: bool = False  # with a hang: ignores that it is cancelled
     crash: Literal["exit", "kill", "leak_cancel", "system_exit"] | None = None
@@ -57,9 +53,7 @@ async def run(context: Context, given: Input) -> dict[str, Any]:
         _fail(given)
     result: dict[str, Any] = {"attempt": context.attempt.number}
     if given.effect:
-        async with (
-            context.transaction() as connection
-        ):  # commits only while this attempt owns the item
+        async with context.transaction() as connection:  # commits only while this attempt owns the item
             result["first"] = await record_drill(
                 connection,
                 context.item.task_id,

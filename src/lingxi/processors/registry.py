@@ -26,9 +26,7 @@ class Registry:
     ) -> None:
         deployed = set(deployed_queues)
         if unknown := deployed - set(QUEUES):
-            raise ValueError(
-                f"unknown queues: {', '.join(sorted(unknown))}; known are: {', '.join(QUEUES)}"
-            )
+            raise ValueError(f"unknown queues: {', '.join(sorted(unknown))}; known are: {', '.join(QUEUES)}")
         self._processors: dict[str, Processor[Any]] = {}
         for processor in processors:
             if processor.name not in QUEUES:
@@ -62,30 +60,21 @@ class Registry:
         raise SchemaError(sentence, [FieldError("type", sentence)])
 
     def validate_inputs(self, name: str, inputs: Sequence[Any]) -> list[FieldError]:
-        """Check all inputs of a submission in one pass; an empty list when all fit, else the first mistakes, each with its place
-        (`items[16].input.sha256`).
+        """Check all inputs of a submission in one pass; empty when all fit, else the first mistakes, each with its
+        place (`items[16].input.sha256`).
 
         `inputs` are parsed JSON values, one an item. SchemaError for a type without a processor.
         """
         self.get(name)
         try:
-            self._lists[name].validate_python(
-                inputs if isinstance(inputs, list) else list(inputs)
-            )
+            self._lists[name].validate_python(inputs if isinstance(inputs, list) else list(inputs))
         except ValidationError as error:
-            found = error.errors(
-                include_url=False, include_context=False, include_input=False
-            )
-            return [
-                _field_error(one["loc"], one["msg"])
-                for one in found[:MAX_REPORTED_ERRORS]
-            ]
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            return [_field_error(one["loc"], one["msg"]) for one in found[:MAX_REPORTED_ERRORS]]
         return []
 
 
 def _field_error(location: tuple[int | str, ...], message: str) -> FieldError:
     index, *path = location
-    inside = "".join(
-        f"[{part}]" if isinstance(part, int) else f".{part}" for part in path
-    )
+    inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return FieldError(f"items[{index}].input{inside}", message)

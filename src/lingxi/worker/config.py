@@ -1,0 +1,43 @@
+"""What a worker process must know. Made by `bootstrap` from the settings; tests make their own with shorter times."""
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+def new_boot() -> str:
+    """Eight hex digits that tell this start of a process from every other, also of the same pid."""
+    return secrets.token_hex(4)
+
+
+def worker_name(boot: str, pid: int | None = None) -> str:
+    """`host:pid:boot`: who owns attempts and locks. A restarted process is somebody else."""
+    return f"{socket.gethostname()}:{os.getpid() if pid is None else pid}:{boot}"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """One worker process."""
+
+    name: str  # from worker_name()
+    database_url: str
+    redis_url: str
+    queues: tuple[str, ...]  # logical names
+    concurrency: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by queue, where not the processor's own number
+    lease_seconds: float = 30.0
+    lease_renew_seconds: float = 10.0
+    lock_seconds: float = 60.0  # BullMQ's lock of a job
+    heartbeat_seconds: float = 10.0
+    stalled_check_seconds: float = 15.0
+    grace_seconds: float = 25.0  # for running items after a stop was asked
+    cancel_seconds: float = 3.0  # for a processor to end once it is cancelled; then it is abandoned
+    flush_seconds: float = 5.0  # for results and acknowledgements of a stopping worker to get through
+
+    @property
+    def longest_stop_seconds(self) -> float:
+        """After this, a stop in order has failed."""
+        return self.grace_seconds + self.cancel_seconds + self.flush_seconds + 2.0

@@ -1,0 +1,132 @@
+"""Runs claimed items, one asyncio task each, and sees to it that each comes to an end: by itself, at its deadline, when
+its lease was lost, or when the worker stops. A processor that ignores its cancellation is abandoned."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lingxi.broker.queue import Delivery
+from lingxi.domain.decide import Failed, GivenBack, Happening, decide
+from lingxi.observability import failpoints
+from lingxi.observability.logging import get_logger
+from lingxi.processors.contract import Attempt, Context, Item, Processor, StopReason, Tools
+from lingxi.processors.runner import Runner
+from lingxi.services.claim_items import Claim
+from lingxi.worker.ledger import Ledger, Running
+
+_WATCH_SECONDS = 0.1
+_log = get_logger("worker.executor")
+
+
+class Executor:
+    """`settled(running)` is called once for each attempt, with its decision made."""
+
+    def __init__(
+        self,
+        processor: Processor[Any],
+        ledger: Ledger,
+        tools: Tools,
+        settled: Callable[[Running], None],
+        *,
+        cancel_seconds: float,
+    ) -> None:
+        self._processor = processor
+        self._runner = Runner(processor)
+        self._ledger = ledger
+        self._tools = tools
+        self._settled = settled
+        self._cancel_seconds = cancel_seconds
+        self._unsettled: set[Running] = set()
+        self._all_settled = asyncio.Event()
+        self._all_settled.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.abandoned = 0  # whose code still runs somewhere in this process
+
+    def start(self, claims: Iterable[tuple[Claim, Delivery]], deadline: float) -> None:
+        """Run these; `deadline` is of time.monotonic(). While the worker stops they are given back instead."""
+        create_task = asyncio.get_running_loop().create_task
+        for claim, delivery in claims:
+            item = Item(claim.key.task_id, claim.key.position - 1, claim.ref, claim.workspace_id)
+            attempt = Attempt(claim.fence, claim.attempt, claim.round)
+            running = Running(claim, delivery, Context(item, attempt, deadline, self._tools), deadline)
+            self._ledger.attempts[claim.fence] = running
+            self._unsettled.add(running)
+            self._all_settled.clear()
+            if self._ledger.stopping:
+                self._settle(running, GivenBack())
+                continue
+            running.task = task = create_task(self._run(running))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def watch(self) -> None:
+        """Until cancelled: cancel what is past its deadline or was told to stop, abandon what ignores that."""
+        while True:
+            await asyncio.sleep(_WATCH_SECONDS)
+            now = time.monotonic()
+            for running in list(self._unsettled):
+                if now >= running.deadline and running.context.stop_reason is not StopReason.DEADLINE:
+                    self._ask_to_stop(running, StopReason.DEADLINE, cancel_at=now)
+                if running.cancel_at is not None and now >= running.cancel_at:
+                    self._cancel(running, now)
+                if running.abandon_at is not None and now >= running.abandon_at:
+                    self._abandon(running)
+
+    def lost_leases(self, fences: Iterable[int]) -> None:
+        """Somebody else may have these items: tell their processors, and cancel them if they go on."""
+        for fence in fences:
+            running = self._ledger.attempts.get(fence)
+            if running is not None and running.decision is None and running.context.stop_reason is None:
+                _log.warning("lease_lost", queue=self._ledger.queue, item_id=str(running.context.item.id))
+                cancel_at = time.monotonic() + self._cancel_seconds
+                self._ask_to_stop(running, StopReason.LEASE_LOST, cancel_at=cancel_at)
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Let what runs finish within the grace; cancel the rest; abandon what ignores that. All are settled then."""
+        cancel_at = time.monotonic() + grace_seconds
+        for running in list(self._unsettled):
+            if running.context.stop_reason is None:
+                self._ask_to_stop(running, StopReason.SHUTDOWN, cancel_at=cancel_at)
+        await self._all_settled.wait()
+
+    async def _run(self, running: Running) -> None:
+        running.started = True
+        await failpoints.reach("worker.before_run")
+        happening = await self._runner.observe(running.context, running.claim.input)
+        await failpoints.reach("worker.after_run")
+        if running.decision is None:
+            self._settle(running, happening)
+        else:
+            self.abandoned -= 1
+
+    def _settle(self, running: Running, happening: Happening) -> None:
+        running.decision = decide(
+            happening,
+            attempt=running.claim.attempt,
+            max_attempts=running.claim.max_attempts,
+            backoff_base_seconds=self._processor.backoff_seconds,
+        )
+        self._unsettled.discard(running)
+        if not self._unsettled:
+            self._all_settled.set()
+        self._settled(running)
+
+    def _ask_to_stop(self, running: Running, reason: StopReason, *, cancel_at: float) -> None:
+        running.context.ask_to_stop(reason)
+        running.cancel_at = cancel_at
+
+    def _cancel(self, running: Running, now: float) -> None:
+        running.cancel_at = None
+        running.abandon_at = now + self._cancel_seconds
+        if running.task is not None:
+            running.task.cancel()
+        if not running.started:  # cancelled before its first step: it will never speak
+            self._settle(running, GivenBack())
+
+    def _abandon(self, running: Running) -> None:
+        self.abandoned += 1
+        reason = running.context.stop_reason
+        _log.error("cancellation_ignored", queue=self._ledger.queue, item_id=str(running.context.item.id))
+        timed_out = reason is StopReason.DEADLINE
+        self._settle(running, Failed.with_code("deadline_exceeded") if timed_out else GivenBack())

@@ -1,0 +1,83 @@
+"""The consume loop of one queue: takes jobs while there is room, and shows by a heartbeat that it still turns."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from lingxi.broker.errors import BrokerUnavailable
+from lingxi.broker.heartbeat import Heartbeats
+from lingxi.broker.queue import BullQueue, Delivery
+from lingxi.observability.logging import get_logger
+from lingxi.worker.config import WorkerConfig
+from lingxi.worker.ledger import Ledger
+from lingxi.worker.outage import Outage, pause_seconds
+
+_MOST_AT_ONCE = 100
+_LONGEST_WAIT_SECONDS = 5.0
+_log = get_logger("worker.intake")
+
+
+class Intake:
+    """`arrived(deliveries)` is told of the jobs that were taken."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        ledger: Ledger,
+        queue: BullQueue,
+        heartbeats: Heartbeats,
+        redis: Outage,
+        arrived: Callable[[Sequence[Delivery]], None],
+    ) -> None:
+        self._config = config
+        self._ledger = ledger
+        self._queue = queue
+        self._heartbeats = heartbeats
+        self._redis = redis
+        self._arrived = arrived
+        self._beat_due = 0.0
+        self._stalled_due = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled, or until the ledger says that the worker stops."""
+        failures = 0
+        while not self._ledger.stopping:
+            try:
+                await self._turn()
+                self._redis.ended()
+                failures = 0
+            except BrokerUnavailable as error:
+                self._redis.began(error)
+                failures += 1
+            except Exception as error:
+                _log.error("intake_failed", queue=self._ledger.queue, exc_info=error)
+                failures += 1
+            if failures:
+                await asyncio.sleep(pause_seconds(failures))
+
+    async def _turn(self) -> None:
+        await self._tend()
+        wait_seconds = min(_LONGEST_WAIT_SECONDS, max(0.01, self._beat_due - time.monotonic()))
+        wanted = min(self._ledger.free, _MOST_AT_ONCE)
+        if wanted <= 0:
+            self._ledger.room.clear()
+            try:
+                async with asyncio.timeout(wait_seconds):
+                    await self._ledger.room.wait()
+            except TimeoutError:
+                pass
+            return
+        taken = await self._queue.take(wanted)
+        self._arrived(taken)
+        if len(taken) < wanted:
+            await self._queue.wait_for_work(wait_seconds)
+
+    async def _tend(self) -> None:
+        now = time.monotonic()
+        if now >= self._beat_due:
+            await self._heartbeats.beat(self._ledger.queue, self._config.name)
+            self._beat_due = now + self._config.heartbeat_seconds
+        if now >= self._stalled_due:
+            self._stalled_due = now + self._config.stalled_check_seconds
+            if recovered := await self._queue.recover_stalled():
+                _log.info("stalled_recovered", queue=self._ledger.queue, count=recovered)

@@ -1,0 +1,140 @@
+"""One worker process: the consumers of its queues, the thread that keeps their leases, and loops that run beside them."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from lingxi.broker.client import worker_client
+from lingxi.broker.connection import connection_factory
+from lingxi.broker.heartbeat import Heartbeats
+from lingxi.broker.hints import Hints
+from lingxi.broker.stats import FinishedCounts
+from lingxi.observability.logging import get_logger
+from lingxi.processors.contract import Processor
+from lingxi.worker.config import WorkerConfig
+from lingxi.worker.consumer import Consumer, Surroundings
+from lingxi.worker.lease import LeaseKeeper
+from lingxi.worker.ledger import Ledger
+from lingxi.worker.outage import Outage
+from lingxi.worker.store import Store
+from lingxi.worker.tools import WorkerTools
+
+_CHECK_SECONDS = 1.0
+_MOST_ABANDONED = 20
+_log = get_logger("worker")
+
+
+class Loop(Protocol):
+    """What runs beside the consumers and stops before them: the sweep."""
+
+    def start(self) -> None:
+        """Begin, on the running event loop."""
+
+    async def stop(self) -> None:
+        """End in order."""
+
+
+class WorkerProcess:
+    """`run()` serves until `ask_to_stop()`."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        processors: Mapping[str, Processor[Any]],
+        *,
+        storage: Any = None,
+        beside: Sequence[Loop] = (),
+    ) -> None:
+        self._config = config
+        self._processors = processors
+        self._storage = storage
+        self._beside = beside
+        self._stop = asyncio.Event()
+        self._keeper: LeaseKeeper | None = None
+        self._failed = False
+        self.consumers: list[Consumer] = []
+
+    @property
+    def abandoned(self) -> int:
+        """Processors that were given up on, and whose code still runs here."""
+        return sum(consumer.executor.abandoned for consumer in self.consumers if consumer.executor)
+
+    def ask_to_stop(self) -> None:
+        """Stop in order; from the event loop."""
+        self._stop.set()
+
+    def expect_end(self) -> None:
+        """A stop was asked: end hard when it takes too long, whatever the event loop does. Safe in a signal handler."""
+        if self._keeper is not None:
+            self._keeper.expect_end_within(self._config.longest_stop_seconds)
+
+    async def run(self) -> int:
+        """Serve until a stop is asked; the exit code. Waits for PostgreSQL and Redis as long as it takes."""
+        postgres, redis = Outage("postgres"), Outage("redis")
+        client = worker_client(self._config.redis_url)
+        store = await Store.open(self._config.database_url, self._config.name, postgres)
+        hints = Hints(client)
+        around = Surroundings(
+            config=self._config,
+            store=store,
+            connections=connection_factory(self._config.redis_url),
+            heartbeats=Heartbeats(client),
+            hints=hints,
+            stats=FinishedCounts(client),
+            tools=WorkerTools(store, hints, self._storage),
+            postgres=postgres,
+            redis=redis,
+        )
+        self.consumers = [Consumer(name, self._processors.get(name), around) for name in self._config.queues]
+        self._keeper = LeaseKeeper(self._config, [c.ledger for c in self.consumers], self._lost_from_thread())
+        try:
+            await self._serve(self._keeper)
+        finally:
+            await hints.close()
+            await self._close(client)
+            await store.close()
+        _log.info("worker_stopped", worker=self._config.name)
+        return 1 if self._failed else 0
+
+    async def _serve(self, keeper: LeaseKeeper) -> None:
+        keeper.start()
+        for consumer in self.consumers:
+            consumer.start()
+        for loop in self._beside:
+            loop.start()
+        _log.info("worker_started", worker=self._config.name, queues=list(self._config.queues))
+        watch = asyncio.create_task(self._watch())
+        await self._stop.wait()
+        watch.cancel()
+        _log.info("worker_stopping", worker=self._config.name, grace_seconds=self._config.grace_seconds)
+        keeper.expect_end_within(self._config.longest_stop_seconds)
+        for loop in self._beside:
+            await loop.stop()
+        await asyncio.gather(*(consumer.stop() for consumer in self.consumers))
+        keeper.stop()
+
+    async def _watch(self) -> None:
+        """A process full of code that ignores its cancellation is worth less than a new one."""
+        while True:
+            await asyncio.sleep(_CHECK_SECONDS)
+            if self.abandoned >= _MOST_ABANDONED:
+                _log.error("worker_worn_out", abandoned=self.abandoned)
+                self._failed = True
+                self._stop.set()
+
+    def _lost_from_thread(self) -> Any:
+        loop = asyncio.get_running_loop()
+        executors = {consumer.ledger: consumer.executor for consumer in self.consumers}
+
+        def lost(ledger: Ledger, fences: list[int]) -> None:
+            executor = executors[ledger]
+            if executor is not None:
+                loop.call_soon_threadsafe(executor.lost_leases, fences)
+
+        return lost
+
+    async def _close(self, client: Any) -> None:
+        try:
+            await client.aclose()
+        except Exception as error:
+            _log.warning("close_failed", what="redis", reason=str(error)[:300])

@@ -1,0 +1,50 @@
+"""Signals of a process that stops in order at the first, and at once at the second.
+
+Handlers are Python's own (`signal.signal`), not the event loop's: they run even while something blocks the loop.
+"""
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+_PR_SET_PDEATHSIG = 1
+
+
+class StopSignals:
+    """`first` runs in the handler of the first signal: keep it short. At the second, `second` runs and the process ends."""
+
+    def __init__(
+        self,
+        first: Callable[[], None],
+        *,
+        second: Callable[[], None] = lambda: None,
+        numbers: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT),
+    ) -> None:
+        self._first, self._second = first, second
+        self._numbers = numbers
+        self._received = 0
+
+    def install(self) -> None:
+        """From the main thread."""
+        for number in self._numbers:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._received += 1
+        if self._received == 1:
+            self._first()
+        else:
+            self._second()
+            os._exit(128 + number)
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Be stopped by SIGTERM when the parent ends, however it ends; at once when it has ended already.
+
+    The kernel watches the *thread* that started us, so parents start children from their main thread.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), signal.SIGTERM)

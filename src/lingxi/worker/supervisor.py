@@ -1,0 +1,162 @@
+"""The parent of N worker processes: starts them, starts them again, and tells PostgreSQL at once when one died.
+
+Without that, what a killed process was running would wait for its leases to run out. It runs no work itself, so it
+survives what kills workers: a poison item, the kernel's out-of-memory killer, a crash in a C library.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lingxi.db.session import connect
+from lingxi.observability.logging import get_logger
+from lingxi.services.sweep_leases import sweep_leases
+from lingxi.worker.config import new_boot, worker_name
+from lingxi.worker.outage import pause_seconds
+from lingxi.worker.shutdown import StopSignals
+
+_SETTLED_SECONDS = 30.0  # a child that lived so long starts again at once
+_FIRST_WAIT_SECONDS = 0.5
+_LONGEST_WAIT_SECONDS = 30.0
+_MARGIN_SECONDS = 5.0
+_log = get_logger("worker.supervisor")
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorConfig:
+    """`command(boot)` is the argument list of a child; it must call `run_worker_process(…, parent_pid=…)` with that boot."""
+
+    command: Callable[[str], Sequence[str]]
+    processes: int
+    database_url: str
+    stop_seconds: float  # WorkerConfig.longest_stop_seconds: a child that takes longer is killed
+    environment: Mapping[str, str] | None = None  # None: this process's own
+
+
+class Supervisor:
+    """`run()` until SIGTERM or SIGINT; a second one ends everything at once."""
+
+    def __init__(self, config: SupervisorConfig) -> None:
+        self._config = config
+        self._stop = asyncio.Event()
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._clean = True
+
+    async def run(self) -> int:
+        """The exit code: 0 when every child stopped in order."""
+        signals = StopSignals(self._asked_to_stop, second=self._at_once)
+        signals.install()
+        self._loop = asyncio.get_running_loop()
+        _log.info("supervisor_started", processes=self._config.processes, pid=os.getpid())
+        await asyncio.gather(*(self._keep_one() for _ in range(self._config.processes)))
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=_MARGIN_SECONDS)
+        _log.info("supervisor_stopped", clean=self._clean)
+        return 0 if self._clean else 1
+
+    async def _keep_one(self) -> None:
+        """One place: a child, and another one after it, until the stop."""
+        quick_deaths = 0
+        while not self._stop.is_set():
+            boot, since = new_boot(), time.monotonic()
+            child = subprocess.Popen(list(self._config.command(boot)), env=self._config.environment)  # noqa: ASYNC220
+            self._children[child.pid] = child
+            code = await self._wait(child)
+            del self._children[child.pid]
+            if code == 0 and self._stop.is_set():
+                return
+            if self._stop.is_set():
+                self._clean = False
+            _log.warning(
+                "worker_died", pid=child.pid, exit_code=code, seconds=round(time.monotonic() - since, 1)
+            )
+            self._in_background(self._end_leases(worker_name(boot, child.pid)))
+            quick_deaths = 0 if time.monotonic() - since >= _SETTLED_SECONDS else quick_deaths + 1
+            await self._pause(quick_deaths)
+
+    async def _wait(self, child: subprocess.Popen[bytes]) -> int:
+        """Until it ends; once the stop was asked it has so long for it, and is killed then."""
+        ended = asyncio.Event()
+        pidfd = os.pidfd_open(child.pid)
+        self._loop.add_reader(pidfd, ended.set)
+        try:
+            ends = asyncio.create_task(ended.wait())
+            stops = asyncio.create_task(self._stop.wait())
+            await asyncio.wait({ends, stops}, return_when=asyncio.FIRST_COMPLETED)
+            stops.cancel()
+            if not ends.done():
+                child.send_signal(signal.SIGTERM)
+                await asyncio.wait({ends}, timeout=self._config.stop_seconds + _MARGIN_SECONDS)
+                if not ends.done():
+                    _log.error("worker_killed", pid=child.pid, reason="it did not stop in time")
+                    child.kill()
+                    await ends
+            return child.wait()
+        finally:
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+
+    async def _pause(self, quick_deaths: int) -> None:
+        if quick_deaths > 1:
+            seconds = min(_FIRST_WAIT_SECONDS * 2.0 ** (quick_deaths - 2), _LONGEST_WAIT_SECONDS)
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._stop.wait()
+            except TimeoutError:
+                pass
+
+    async def _end_leases(self, worker: str) -> None:
+        """End what the dead process was running; until that worked, its leases run out by themselves."""
+        failures = 0
+        while True:
+            try:
+                ended = await self._end_leases_once(worker)
+            except Exception as error:
+                failures += 1
+                if failures == 1:
+                    _log.warning(
+                        "leases_not_ended", worker=worker, reason=f"{type(error).__name__}: {error}"[:300]
+                    )
+                await asyncio.sleep(pause_seconds(failures))
+                continue
+            _log.info("leases_ended", worker=worker, count=ended)
+            return
+
+    async def _end_leases_once(self, worker: str) -> int:
+        connection = await connect(self._config.database_url, name="lingxi supervisor")
+        try:
+            total = 0
+            while True:
+                swept = await sweep_leases(connection, worker=worker)
+                total += swept.lost
+                if not swept.full:
+                    return total
+        finally:
+            connection.terminate()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _asked_to_stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+
+    def _at_once(self) -> None:
+        for child in list(self._children.values()):
+            child.kill()
+
+
+def run_supervisor(config: SupervisorConfig) -> int:
+    """Run a supervisor to its end; from the main thread, which the children's lives are tied to."""
+
+    async def main() -> int:
+        return await Supervisor(config).run()
+
+    return asyncio.run(main())
