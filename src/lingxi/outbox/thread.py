@@ -1,4 +1,7 @@
-"""The dispatcher on a thread and an event loop of its own, for the API process: requests and dispatch never wait for each other."""
+"""The dispatcher on a thread and an event loop of its own, for the API process.
+
+So requests and dispatch never wait for each other's turn of a loop.
+"""
 
 from __future__ import annotations
 

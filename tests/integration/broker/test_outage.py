@@ -1,0 +1,198 @@
+"""Redis goes away, comes back, or says that it cannot serve: told as such, quickly, and over by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import redis.asyncio
+
+from lingxi.broker.client import api_client, ping, worker_client
+from lingxi.broker.connection import RawConnection
+from lingxi.broker.errors import BrokerTimeout, BrokerUnavailable
+from lingxi.broker.queue import BullQueue, Job
+from lingxi.broker.resp import command
+from tests.integration.broker.conftest import MakeQueue
+from tests.support.proxy import CuttingProxy
+from tests.support.servers import OwnServer
+from tests.support.waiting import wait_until
+
+
+async def add(queue: BullQueue, job_id: str) -> None:
+    await queue.add_many([Job(job_id, b"{}")], priority=0, timestamp_ms=1)
+
+
+@pytest.fixture
+async def own_client(own_valkey: OwnServer) -> AsyncIterator[redis.asyncio.Redis]:
+    async with redis.asyncio.from_url(own_valkey.url, decode_responses=True) as client:
+        yield client
+
+
+async def test_a_stopped_server_fails_calls_at_once_and_works_again_within_two_seconds(
+    own_valkey: OwnServer, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(url=own_valkey.url)
+    await add(queue, "1-a")
+    own_valkey.stop()
+    for _ in range(50):
+        started = time.monotonic()
+        with pytest.raises(BrokerUnavailable):
+            await add(queue, "1-b")
+        assert time.monotonic() - started < 1.2
+        await asyncio.sleep(0.02)
+    own_valkey.start()
+    started = time.monotonic()
+    while True:
+        try:
+            held = await queue.take(5)
+            break
+        except BrokerUnavailable:
+            await asyncio.sleep(0.02)
+    assert time.monotonic() - started < 2
+    assert [d.job_id for d in held] == ["1-a"], "what was added before the outage is there after it"
+
+
+async def test_a_frozen_server_times_out(own_valkey: OwnServer, make_queue: MakeQueue) -> None:
+    queue = make_queue(url=own_valkey.url, timeout_seconds=0.3)
+    await add(queue, "1-a")
+    own_valkey.freeze()
+    try:
+        started = time.monotonic()
+        with pytest.raises(BrokerTimeout):
+            await add(queue, "1-b")
+        with pytest.raises(BrokerUnavailable):  # the next connection gets no greeting either
+            await add(queue, "1-b")
+        assert time.monotonic() - started < 2
+    finally:
+        own_valkey.thaw()
+    await wait_until(lambda: _adds(queue))
+
+
+async def _adds(queue: BullQueue) -> bool:
+    try:
+        await add(queue, "1-c")
+    except BrokerUnavailable:
+        return False
+    return True
+
+
+async def test_a_lost_connection_is_told_to_everybody_who_waits(
+    redis_url: str, proxy_to: Callable[[str], CuttingProxy], make_queue: MakeQueue
+) -> None:
+    proxy = proxy_to(redis_url)
+    queue = make_queue(url=proxy.url(redis_url))
+    await queue.counts()
+    waiting = asyncio.create_task(queue.wait_for_work(30))
+    await wait_until(lambda: proxy.accepted == 2)
+    proxy.stall()
+    calls = [asyncio.create_task(queue.counts()) for _ in range(3)]
+    await asyncio.sleep(0)
+    proxy.cut()
+    outcomes = await asyncio.gather(waiting, *calls, return_exceptions=True)
+    assert all(isinstance(outcome, BrokerUnavailable) for outcome in outcomes), outcomes
+    assert len({id(outcome) for outcome in outcomes}) == 4
+    proxy.forward()
+    await wait_until(lambda: _adds(queue))
+
+
+async def test_a_call_that_was_cancelled_does_not_shift_the_replies_of_others(redis_url: str) -> None:
+    connection = await RawConnection.connect(redis_url, timeout_seconds=5)
+    first = asyncio.create_task(connection.call(command(b"ECHO", b"one")))
+    second = asyncio.create_task(connection.call(command(b"ECHO", b"two") + command(b"ECHO", b"three"), 2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == [b"two", b"three"]
+    await connection.close()
+    with pytest.raises(BrokerUnavailable):
+        await connection.call(command(b"PING"))
+
+
+async def test_a_call_has_its_own_time_out(redis_url: str) -> None:
+    connection = await RawConnection.connect(redis_url, timeout_seconds=0.1)
+    assert await connection.call(command(b"BLPOP", b"nothing", b"0.3"), timeout_seconds=2) == [None]
+    with pytest.raises(BrokerTimeout):
+        await connection.call(command(b"BLPOP", b"nothing", b"0.3"))
+    assert not connection.is_open
+    await connection.close()
+
+
+async def test_a_wrong_password_is_an_outage_not_a_crash(
+    own_client: redis.asyncio.Redis, own_valkey: OwnServer
+) -> None:
+    wrong = own_valkey.url.replace("@", "wrong@")
+    with pytest.raises(BrokerUnavailable, match="WRONGPASS"):
+        await RawConnection.connect(wrong)
+    with pytest.raises(BrokerUnavailable):
+        await ping(api_client(wrong))
+
+
+async def test_a_logical_database_and_a_name(redis_url: str) -> None:
+    url = redis_url.rpartition("/")[0] + "/3"
+    connection = await RawConnection.connect(url, name="my name")
+    (info,) = await connection.call(command(b"CLIENT", b"INFO"))
+    assert b" db=3 " in info and b"name=my_name " in info
+    await connection.close()
+
+
+async def test_nobody_listens() -> None:
+    started = time.monotonic()
+    with pytest.raises(BrokerUnavailable):
+        await RawConnection.connect("redis://127.0.0.1:1/0")
+    with pytest.raises(BrokerUnavailable):
+        await RawConnection.connect("unix:///nowhere/redis.sock")
+    with pytest.raises(BrokerUnavailable):
+        await ping(worker_client("redis://127.0.0.1:1/0"))
+    assert time.monotonic() - started < 2
+
+
+# ── the server's own words ───────────────────────────────────────────────────────────────────────────────
+async def test_out_of_memory(
+    own_client: redis.asyncio.Redis, own_valkey: OwnServer, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(url=own_valkey.url)
+    await add(queue, "1-a")
+    await own_client.config_set("maxmemory", "1mb")
+    with pytest.raises(BrokerUnavailable, match="OOM"):
+        await add(queue, "1-b")
+    await own_client.config_set("maxmemory", "0")
+    await add(queue, "1-b")
+    assert await queue.waiting() == 2
+
+
+async def test_read_only_replica(
+    own_client: redis.asyncio.Redis, own_valkey: OwnServer, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(url=own_valkey.url)
+    await add(queue, "1-a")
+    await own_client.execute_command("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(BrokerUnavailable, match="READONLY"):
+        await add(queue, "1-b")
+    await own_client.execute_command("REPLICAOF", "NO", "ONE")
+    await add(queue, "1-b")
+
+
+async def test_busy_with_somebody_elses_script(
+    own_client: redis.asyncio.Redis, own_valkey: OwnServer, make_queue: MakeQueue
+) -> None:
+    queue = make_queue(url=own_valkey.url)
+    await add(queue, "1-a")
+    await own_client.config_set("busy-reply-threshold", "50")
+    other = redis.asyncio.from_url(own_valkey.url)
+    endless = asyncio.create_task(other.eval("while true do end", 0))
+    await wait_until(lambda: _is_busy(own_client))
+    with pytest.raises(BrokerUnavailable, match="BUSY"):
+        await add(queue, "1-b")
+    await own_client.script_kill()
+    await asyncio.gather(endless, return_exceptions=True)
+    await other.aclose()
+    await add(queue, "1-b")
+
+
+async def _is_busy(client: redis.asyncio.Redis) -> bool:
+    try:
+        await client.ping()
+    except redis.exceptions.ResponseError as error:
+        return "BUSY" in str(error)
+    return False
