@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import uvloop
 
@@ -16,8 +17,11 @@ EXIT_INTERNAL_ERROR = 70
 _log = get_logger("worker")
 
 
-def run_worker_process(make: Callable[[], WorkerProcess], *, parent_pid: int | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code (0: stopped in order). `make` is called on the event loop.
+Opened = Callable[[], AbstractAsyncContextManager[WorkerProcess]]
+
+
+def run_worker_process(opened: Opened, *, parent_pid: int | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code (0: stopped in order). `opened()` is entered on the event loop.
 
     Under a supervisor (`parent_pid`) only SIGTERM counts: a Ctrl-C in a terminal reaches the whole group, and the
     supervisor passes it on. Ends the process itself when some processor ignores its cancellation for ever.
@@ -28,21 +32,10 @@ def run_worker_process(make: Callable[[], WorkerProcess], *, parent_pid: int | N
 
     async def main() -> int:
         nonlocal abandoned
-        process = make()
-
-        def first() -> None:
-            process.expect_end()
-            loop.call_soon_threadsafe(process.ask_to_stop)
-
-        if parent_pid is None:
-            StopSignals(first).install()
-        else:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            StopSignals(first, numbers=(signal.SIGTERM,)).install()
-            die_with_parent(parent_pid)
-        code = await process.run()
-        abandoned = process.abandoned
-        return code
+        async with opened() as process:
+            code = await _serve(process, loop, parent_pid)
+            abandoned = process.abandoned
+            return code
 
     try:
         code = loop.run_until_complete(main())
@@ -54,3 +47,17 @@ def run_worker_process(make: Callable[[], WorkerProcess], *, parent_pid: int | N
         os._exit(code)
     loop.close()
     return code
+
+
+async def _serve(process: WorkerProcess, loop: asyncio.AbstractEventLoop, parent_pid: int | None) -> int:
+    def first() -> None:
+        process.expect_end()
+        loop.call_soon_threadsafe(process.ask_to_stop)
+
+    if parent_pid is None:
+        StopSignals(first).install()
+    else:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        StopSignals(first, numbers=(signal.SIGTERM,)).install()
+        die_with_parent(parent_pid)
+    return await process.run()

@@ -27,11 +27,11 @@ _log = get_logger("worker")
 class Loop(Protocol):
     """What runs beside the consumers and stops before them: the sweep."""
 
-    def start(self) -> None:
-        """Begin, on the running event loop."""
+    async def run(self) -> None:
+        """Until `stop`; survives errors."""
 
-    async def stop(self) -> None:
-        """End in order."""
+    def stop(self) -> None:
+        """Begin nothing more; `run` returns soon."""
 
 
 class WorkerProcess:
@@ -100,8 +100,7 @@ class WorkerProcess:
         keeper.start()
         for consumer in self.consumers:
             consumer.start()
-        for loop in self._beside:
-            loop.start()
+        beside = [asyncio.create_task(loop.run()) for loop in self._beside]
         _log.info("worker_started", worker=self._config.name, queues=list(self._config.queues))
         watch = asyncio.create_task(self._watch())
         await self._stop.wait()
@@ -109,8 +108,9 @@ class WorkerProcess:
         _log.info("worker_stopping", worker=self._config.name, grace_seconds=self._config.grace_seconds)
         keeper.expect_end_within(self._config.longest_stop_seconds)
         for loop in self._beside:
-            await loop.stop()
+            loop.stop()
         await asyncio.gather(*(consumer.stop() for consumer in self.consumers))
+        await _wait_or_cancel(beside, self._config.flush_seconds)
         keeper.stop()
 
     async def _watch(self) -> None:
@@ -138,3 +138,11 @@ class WorkerProcess:
             await client.aclose()
         except Exception as error:
             _log.warning("close_failed", what="redis", reason=str(error)[:300])
+
+
+async def _wait_or_cancel(tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=seconds)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
