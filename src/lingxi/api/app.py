@@ -1,0 +1,59 @@
+"""The HTTP application: middleware from the outside in, routes, errors."""
+
+from fastapi import APIRouter, FastAPI
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import CollectorRegistry
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from lingxi.api.changes import Changes
+from lingxi.api.context import RequestContext
+from lingxi.api.deps import ApiDeps
+from lingxi.api.limits import BodyLimits, RequestShape
+from lingxi.api.monitor import QueueMonitor
+from lingxi.api.problems import Problems, on_http_exception, on_validation_error
+from lingxi.api.routes import access, monitoring, objects, stream, tasks
+from lingxi.observability.http import RequestMetrics
+
+API_ROUTERS = (tasks.router, stream.router, objects.router, access.router, monitoring.probes)
+
+
+def create_app(deps: ApiDeps) -> FastAPI:
+    """The API. It starts and stops nothing: pools, hub and clients belong to whoever made `deps`."""
+    routers = [*API_ROUTERS]
+    if deps.config.serve_monitoring:
+        routers.append(monitoring.queues)
+    return _build(deps, routers)
+
+
+def create_monitoring_app(deps: ApiDeps) -> FastAPI:
+    """Health and metrics alone, for the port that `METRICS_BIND` names; asked by address, so any Host will do."""
+    return _build(deps, [monitoring.probes, monitoring.queues], any_host=True)
+
+
+def _build(deps: ApiDeps, routers: list[APIRouter], *, any_host: bool = False) -> FastAPI:
+    registry = CollectorRegistry()
+    config = deps.config
+    app = FastAPI(
+        title="Lingxi",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=[
+            Middleware(RequestContext, metrics=RequestMetrics(registry)),
+            Middleware(Problems),
+            Middleware(
+                RequestShape, limits=config.limits, allowed_hosts=("*",) if any_host else config.allowed_hosts
+            ),
+            Middleware(BodyLimits, limits=config.limits, object_prefix=objects.PREFIX),
+        ],
+        exception_handlers={HTTPException: on_http_exception, RequestValidationError: on_validation_error},
+    )
+    app.state.deps = deps
+    app.state.changes = Changes(deps.pool)
+    app.state.monitor = QueueMonitor(deps.pool, deps.redis, config.queues)
+    app.state.metrics_registry = registry
+    for router in routers:
+        app.include_router(router)
+    return app

@@ -1,0 +1,130 @@
+"""Who asks, and may they: bearer tokens, session cookies, roles.
+
+`Annotated[Caller, Depends(viewer)]` in a route's signature answers 401 (40101) and 403 (40301) before anything else is looked
+at. An operator belongs to no workspace and is refused (403) on every route of a workspace, whatever the id.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import orjson
+from fastapi import Depends
+from starlette.requests import Request
+
+from lingxi.api.deps import ApiDeps, deps_of
+from lingxi.api.signing import Signer
+from lingxi.domain.errors import Forbidden, Unauthenticated
+from lingxi.services.tokens import find_token, still_valid
+
+SESSION_COOKIE = "lingxi_session"
+_MAX_TOKEN_CHARACTERS = 200
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_RANK = {"viewer": 1, "editor": 2, "admin": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: a token's id and role, and its workspace."""
+
+    token_id: UUID
+    role: str
+    workspace_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Anyone:
+    """A caller of any role; `workspace_id` is None for an operator. `by_session`: known by the cookie."""
+
+    token_id: UUID
+    role: str
+    workspace_id: UUID | None
+    by_session: bool
+
+
+async def authenticated(request: Request) -> Anyone:
+    """The caller by `Authorization: Bearer …`, else by the session cookie; Unauthenticated (40101)."""
+    deps = deps_of(request)
+    given = request.headers.getlist("authorization")
+    if given:
+        caller = await _by_bearer(deps, given)
+    elif cookie := request.cookies.get(SESSION_COOKIE):
+        caller = await _by_session(deps, cookie)
+    else:
+        raise Unauthenticated("A token is needed: Authorization: Bearer lx_….")
+    if caller is None:
+        raise Unauthenticated("The token is not valid: unknown, expired or revoked.")
+    if caller.by_session and request.method not in _SAFE_METHODS and not _same_origin(request):
+        raise Forbidden("A changing request with a session needs an Origin header that names this server.")
+    return caller
+
+
+def _requiring(role: str) -> Callable[[Anyone], Awaitable[Caller]]:
+    async def dependency(caller: Annotated[Anyone, Depends(authenticated)]) -> Caller:
+        if caller.workspace_id is None:
+            raise Forbidden("An operator's token belongs to no workspace and cannot be used here.")
+        if _RANK[caller.role] < _RANK[role]:
+            raise Forbidden(f"This needs a token with the role {role} or higher.")
+        return Caller(caller.token_id, caller.role, caller.workspace_id)
+
+    return dependency
+
+
+async def operator(caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
+    """Only an operator's token."""
+    if caller.role != "operator":
+        raise Forbidden("This needs an operator's token.")
+    return caller
+
+
+viewer = _requiring("viewer")
+editor = _requiring("editor")
+admin = _requiring("admin")
+
+Viewer = Annotated[Caller, Depends(viewer)]
+Editor = Annotated[Caller, Depends(editor)]
+Admin = Annotated[Caller, Depends(admin)]
+Operator = Annotated[Anyone, Depends(operator)]
+AnyCaller = Annotated[Anyone, Depends(authenticated)]
+
+
+# ── by bearer token ──────────────────────────────────────────────────────────────────────────────────────
+async def _by_bearer(deps: ApiDeps, given: list[str]) -> Anyone | None:
+    scheme, _, secret = given[0].partition(" ")
+    if len(given) > 1 or scheme.lower() != "bearer" or not 0 < len(secret) <= _MAX_TOKEN_CHARACTERS:
+        return None
+    async with deps.pool.acquire(timeout=5) as connection:
+        token = await find_token(connection, secret.strip())
+    return None if token is None else Anyone(token.id, token.role, token.workspace_id, by_session=False)
+
+
+# ── by session ───────────────────────────────────────────────────────────────────────────────────────────
+def seal_session(signer: Signer, caller: Anyone, expires_at: float) -> str:
+    """The cookie's value: a token's id, workspace and role, never its secret; good until `expires_at` (Unix seconds)."""
+    workspace = None if caller.workspace_id is None else str(caller.workspace_id)
+    return signer.seal("session", orjson.dumps([str(caller.token_id), workspace, caller.role, expires_at]))
+
+
+async def _by_session(deps: ApiDeps, cookie: str) -> Anyone | None:
+    payload = Signer(deps.config.secret_keys).open("session", cookie)
+    if payload is None:
+        return None
+    token_id, workspace, role, expires_at = orjson.loads(payload)
+    if expires_at <= deps.clock():
+        return None
+    async with deps.pool.acquire(timeout=5) as connection:
+        valid = await still_valid(connection, [UUID(token_id)])
+    if not valid:
+        return None
+    return Anyone(UUID(token_id), role, None if workspace is None else UUID(workspace), by_session=True)
+
+
+def _same_origin(request: Request) -> bool:
+    """Does Origin name the host that this request went to? A proxy may have ended TLS, so the scheme is not compared."""
+    origin = request.headers.getlist("origin")
+    return (
+        len(origin) == 1
+        and urlsplit(origin[0]).netloc.lower() == request.headers.get("host", "").lower() != ""
+    )

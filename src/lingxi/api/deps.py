@@ -1,0 +1,56 @@
+"""What the HTTP layer is given: made once by `bootstrap`, handed to `create_app`, reached through the request."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from lingxi.api.limits import Limits
+from lingxi.broker.client import RedisClient
+from lingxi.broker.hints import Hints
+from lingxi.db.session import Pool
+from lingxi.names import QUEUES
+from lingxi.processors.registry import Registry
+from lingxi.storage.port import Storage
+from lingxi.stream.hub import Hub
+from lingxi.stream.tokens import StreamTokens
+
+
+@dataclass(frozen=True, slots=True)
+class ApiConfig:
+    """The settings of the HTTP layer.
+
+    `allowed_hosts` are the names that requests may give as Host ("*": any); the address that a client really connected to is
+    always one. `secret_keys`: the first signs, all are accepted. `serve_monitoring` is False when metrics and queue health
+    have a port of their own.
+    """
+
+    secret_keys: Sequence[bytes]
+    allowed_hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1")
+    limits: Limits = field(default_factory=Limits)
+    session_seconds: int = 12 * 3600
+    stream_token_seconds: int = 300
+    serve_monitoring: bool = True
+    queues: Sequence[str] = QUEUES
+
+
+@dataclass(frozen=True, slots=True)
+class ApiDeps:
+    """The parts that routes use. `redis` is the API's own client with short time-outs; `clock` gives Unix time in seconds."""
+
+    config: ApiConfig
+    pool: Pool
+    redis: RedisClient
+    hints: Hints
+    registry: Registry
+    storage: Storage
+    hub: Hub
+    stream_tokens: StreamTokens
+    clock: Callable[[], float] = time.time
+
+
+def deps_of(request: Request) -> ApiDeps:
+    """The dependencies of the application that serves this request."""
+    deps: ApiDeps = request.app.state.deps
+    return deps

@@ -1,0 +1,151 @@
+"""What the OpenAPI document says about a route, next to the route: its answers with examples, its body, all its errors.
+
+`**documented(…)` goes into the route's decorator; `openapi.py` puts the document together.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from lingxi.api import problems
+from lingxi.domain.errors import (
+    Conflict,
+    FieldError,
+    Forbidden,
+    KeyReused,
+    LingxiError,
+    MalformedKey,
+    MalformedRequest,
+    NotFound,
+    PostgresUnavailable,
+    RedisUnavailable,
+    SchemaError,
+    TooLarge,
+    TooSlow,
+    Unauthenticated,
+)
+
+# ── errors, each as it looks ─────────────────────────────────────────────────────────────────────────────
+MALFORMED = MalformedRequest("The body is not JSON: trailing comma is not allowed at line 1, column 8.")
+BAD_REQUEST = MalformedRequest("The Host header names no host that this server answers for.")
+BAD_CURSOR = MalformedRequest("cursor: it is not one that this listing gave out.")
+INVALID = SchemaError(
+    "items[16].input.sha256: Field required.", [FieldError("items[16].input.sha256", "Field required")]
+)
+BAD_QUERY = SchemaError(
+    "limit: Input should be less than or equal to 500.",
+    [FieldError("limit", "Input should be less than or equal to 500")],
+)
+BAD_KEY = MalformedKey("Idempotency-Key must be 1 to 255 visible ASCII characters.")
+NO_TOKEN = Unauthenticated("A token is needed: Authorization: Bearer lx_….")
+ROLE_TOO_LOW = Forbidden("This needs a token with the role editor or higher.")
+NOT_FOUND = NotFound()
+SLOW = TooSlow("The body came too slowly.")
+STATE = Conflict("The task has ended; there is nothing left to cancel.")
+KEY_REUSED = KeyReused("This Idempotency-Key was used with a different body.")
+LARGE = TooLarge("The body is larger than 16777216 bytes, the limit here.")
+INTERNAL = LingxiError(problems.INTERNAL_DETAIL)
+NO_REDIS = RedisUnavailable("Redis cannot serve now; try again.")
+NO_POSTGRESQL = PostgresUnavailable("PostgreSQL cannot serve now; try again.")
+
+AUTHENTICATED = (BAD_REQUEST, NO_TOKEN, ROLE_TOO_LOW, INTERNAL, NO_POSTGRESQL)
+WITH_BODY = (MALFORMED, INVALID, SLOW, LARGE)
+WITH_KEY = (BAD_KEY, KEY_REUSED)
+
+_MEANINGS = {
+    400: "The request is malformed.",
+    401: "A valid token is needed.",
+    403: "The token's role does not allow this.",
+    404: "There is no such thing here; the same for what belongs to another workspace.",
+    408: "The body came too slowly.",
+    409: "Not possible in this state, or the key was used with a different body.",
+    413: "Over a limit; the limit is in the answer.",
+    422: "It breaks the schema; `errors` says which field and why.",
+    500: "Internal error.",
+    503: "A server that this needs is unavailable.",
+}
+KEY_PARAMETER = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "Remembered for 24 h with method and path: the same key with the same body is answered as the first time, "
+    "with `Idempotent-Replayed: true`.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]{1,255}$"},
+}
+REPLAYED_HEADER = {
+    "Idempotent-Replayed": {
+        "description": "`true` on a replay.",
+        "schema": {"type": "string", "const": "true"},
+    }
+}
+LOCATION_HEADER = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
+
+
+def ref(model: type[BaseModel]) -> dict[str, str]:
+    """A reference to a model of `schemas.py`."""
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
+
+
+def documented(
+    *,
+    summary: str,
+    errors: Sequence[LingxiError],
+    status: int = 200,
+    meaning: str = "As asked.",
+    answer: type[BaseModel] | None = None,
+    example: Any = None,
+    content: Mapping[str, Any] | None = None,
+    headers: Mapping[str, Any] | None = None,
+    also: Mapping[int, Mapping[str, Any]] | None = None,
+    body: type[BaseModel] | None = None,
+    body_example: Any = None,
+    body_content: Mapping[str, Any] | None = None,
+    body_required: bool = True,
+    parameters: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Keyword arguments for FastAPI's route decorators. `also` holds further successful answers, by status."""
+    success: dict[str, Any] = {"description": meaning}
+    if answer is not None:
+        success["content"] = {"application/json": {"schema": ref(answer), "example": example}}
+    if content is not None:
+        success["content"] = content
+    if headers:
+        success["headers"] = headers
+    extra: dict[str, Any] = {}
+    if body is not None:
+        body_content = {"application/json": {"schema": ref(body), "example": body_example}}
+    if body_content is not None:
+        extra["requestBody"] = {"required": body_required, "content": body_content}
+    if parameters:
+        extra["parameters"] = list(parameters)
+    return {
+        "summary": summary,
+        "status_code": status,
+        "response_class": Response,
+        "response_model": None,
+        "responses": {status: success, **(also or {}), **_problem_responses(errors)},
+        "openapi_extra": extra,
+    }
+
+
+def _problem_responses(errors: Sequence[LingxiError]) -> dict[int, dict[str, Any]]:
+    """One entry a status, with an example for each code and case."""
+    by_status: dict[int, dict[str, Any]] = {}
+    for error in errors:
+        examples = by_status.setdefault(error.status, {})
+        name = str(error.code) if str(error.code) not in examples else f"{error.code}-{len(examples) + 1}"
+        examples[name] = {"summary": error.title, "value": problems.problem_body(error)}
+    return {
+        status: {
+            "description": _MEANINGS[status],
+            "content": {
+                problems.MEDIA_TYPE: {
+                    "schema": {"$ref": "#/components/schemas/Problem"},
+                    "examples": examples,
+                }
+            },
+        }
+        for status, examples in sorted(by_status.items())
+    }

@@ -1,0 +1,1 @@
+"""Routes by what they are about; each says with `documented` what it answers."""

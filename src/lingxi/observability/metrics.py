@@ -1,0 +1,100 @@
+"""Prometheus text (format 0.0.4): gauges from collectors that may fail, one by one, without failing the answer.
+
+A collector that fails or takes too long becomes a `#` comment line and a line in the log, and its gauges are absent: never 0,
+which would look like health. Histograms and counters of this process come from prometheus-client's registry.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from lingxi.observability.logging import get_logger
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+COLLECT_SECONDS = 1.5
+
+_log = get_logger(__name__)
+_abandoned: set[asyncio.Task[list["Gauge"]]] = (
+    set()
+)  # cancelled and not waited for: a hung server holds nobody up
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """One gauge: its samples by label values (`{("media:verify", "waiting"): 3}`; `{(): 0}` without labels)."""
+
+    name: str
+    help: str
+    labels: Sequence[str]
+    samples: Mapping[tuple[str, ...], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Reads one source; `name` is what its comment line calls it."""
+
+    name: str
+    read: Callable[[], Awaitable[list[Gauge]]]
+
+
+async def render(collectors: Sequence[Collector], registry: CollectorRegistry | None = None) -> bytes:
+    """The whole text, at the latest after COLLECT_SECONDS."""
+    tasks = [asyncio.ensure_future(_read(collector)) for collector in collectors]
+    await asyncio.wait(tasks, timeout=COLLECT_SECONDS)
+    gauges: dict[str, list[Gauge]] = {}
+    comments: list[str] = []
+    for collector, task in zip(collectors, tasks, strict=True):
+        if (why := _failure(task)) is not None:
+            _log.warning("metrics_collector_failed", collector=collector.name, error=why)
+            comments.append(f"# collector {collector.name} failed: {' '.join(why.split())}\n")
+            continue
+        for gauge in task.result():
+            gauges.setdefault(gauge.name, []).append(gauge)
+    text = "".join(_text(parts) for parts in gauges.values()) + "".join(comments)
+    return text.encode() + (generate_latest(registry) if registry is not None else b"")
+
+
+async def _read(collector: Collector) -> list[Gauge]:
+    return await collector.read()
+
+
+def _failure(task: asyncio.Task[list[Gauge]]) -> str | None:
+    if not task.done():
+        _abandoned.add(task)
+        task.add_done_callback(_forget)
+        task.cancel()
+        return f"no answer within {COLLECT_SECONDS} s"
+    error = task.exception()
+    return None if error is None else f"{type(error).__name__}"
+
+
+def _forget(task: asyncio.Task[list[Gauge]]) -> None:
+    _abandoned.discard(task)
+    if not task.cancelled():
+        task.exception()  # looked at, so that asyncio does not complain
+
+
+def _text(parts: Sequence[Gauge]) -> str:
+    """HELP and TYPE once, then the samples of every collector that had some of this gauge."""
+    first = parts[0]
+    lines = [f"# HELP {first.name} {first.help}\n# TYPE {first.name} gauge\n"]
+    for part in parts:
+        for values, value in part.samples.items():
+            pairs = ",".join(
+                f'{label}="{_escaped(text)}"' for label, text in zip(part.labels, values, strict=True)
+            )
+            lines.append(
+                f"{first.name}{{{pairs}}} {_number(value)}\n" if pairs else f"{first.name} {_number(value)}\n"
+            )
+    return "".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    """Whole numbers without a fraction, the rest in full (`%g` would round a count of a million)."""
+    return str(int(value)) if value == int(value) else repr(float(value))
