@@ -1,0 +1,52 @@
+"""Each benchmark runs to its end at a small size and ends with the JSON line that was agreed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def run_quick(name: str, tmp_path: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", name, "--quick", "--json"],
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    body: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert body["bench"] == name
+    assert all(claim["holds"] for claim in body["claims"])
+    return body
+
+
+def test_submit(tmp_path: Path) -> None:
+    body = run_quick("submit", tmp_path)
+    assert body["lingxi"]["milliseconds"]["runs"] == 5
+    assert set(body["ratios"]) == set(body["peers"]) == {"insert-with-key", "insert-no-key"}
+
+
+@pytest.mark.slow
+def test_sse(tmp_path: Path) -> None:
+    body = run_quick("sse", tmp_path)
+    assert body["lingxi"]["20-on-5"]["p99Milliseconds"]["median"] > 0
+    assert set(body["lingxi"]["statements"]) == {"2", "20"}
+
+
+@pytest.mark.slow
+def test_growth(tmp_path: Path) -> None:
+    assert run_quick("growth", tmp_path)["ratios"]["lingxi-empty"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_items_beside_its_peers(tmp_path: Path) -> None:
+    body = run_quick("items", tmp_path)
+    assert set(body["ratios"]) == {"procrastinate", "celery", "pgqueuer-10", "pgqueuer-100"}
