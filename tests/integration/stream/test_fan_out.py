@@ -1,0 +1,246 @@
+"""Ten or ten thousand watchers cost the same statements; slow ones cost no memory; access, outages and the end are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from lingxi.domain.errors import PostgresUnavailable
+from lingxi.domain.ids import item_id
+from lingxi.stream.hub import HubConfig
+from tests.integration.stream.stage import Stage, Viewer, open_stage
+from tests.support.waiting import wait_until
+
+BIG_RESULT = '{"padding":"' + "x" * 20_000 + '"}'
+
+
+def _stage(pool: Any, database_url: str, **config: Any) -> AbstractAsyncContextManager[Stage]:
+    return open_stage(pool, database_url, HubConfig(**config))
+
+
+@pytest.fixture
+async def hinted(pool: Any, database_url: str) -> AsyncIterator[Stage]:
+    """The floor is far away: only hints and newcomers make it ask."""
+    async with _stage(pool, database_url, poll_seconds=60, close_seconds=1) as stage:
+        yield stage
+
+
+async def _statements(stage: Stage, watchers: int) -> tuple[int, int]:
+    """Statements for `watchers` to join one task, and for five changes that all of them see."""
+    task, before = await stage.submit(5), len(stage.polls.reads)
+    viewers = await asyncio.gather(*(stage.watching(task) for _ in range(watchers)))
+    await asyncio.gather(*(viewer.until(lambda v: v.frames) for viewer in viewers))
+    joined = len(stage.polls.reads) - before
+    for position in range(1, 6):
+        await stage.run(task, position)
+        stage.hub.hint([task.id])
+        await asyncio.gather(*(v.until(lambda v, p=position: v.model.items.get(p - 1)) for v in viewers))
+    await asyncio.gather(*(viewer.ended() for viewer in viewers))
+    assert not stage.pages.reads
+    return joined, len(stage.polls.reads) - before - joined
+
+
+async def test_watchers_cost_no_statements(hinted: Stage) -> None:
+    assert await _statements(hinted, 3) == await _statements(hinted, 300) == (1, 5)
+
+
+async def test_no_polls_without_watchers(stage: Stage) -> None:
+    task = await stage.submit(2)
+    viewer = await stage.watching(task)
+    await wait_until(lambda: len(stage.polls.reads) > 3, message="the floor polls")
+    viewer.watcher.stop()
+    await viewer.ended()
+    assert (stage.hub.tasks, stage.hub.watchers) == (0, 0)
+    polls = len(stage.polls.reads)
+    stage.hub.hint([task.id])
+    await asyncio.sleep(4 * stage.config.poll_seconds)
+    assert len(stage.polls.reads) == polls
+
+
+async def test_all_tasks_are_asked_about_in_one_statement(stage: Stage) -> None:
+    tasks = [await stage.submit(1) for _ in range(20)]
+    await asyncio.gather(*(stage.watching(task) for task in tasks))
+    await wait_until(lambda: len(stage.polls.reads[-1]) == 20, message="one statement for twenty tasks")
+
+
+async def test_a_thousand_resumes_at_once_share_reads(hinted: Stage) -> None:
+    task = await hinted.submit(400)
+    await hinted.run(task, *range(1, 201))
+    ids = [str(n) for n in range(100, 400)]
+    viewers = await asyncio.gather(*(hinted.watching(task, last_event_id) for last_event_id in ids))
+    for viewer, last_event_id in zip(viewers, ids, strict=True):
+        await viewer.until(lambda v: v.last_id == "401")
+        first = next(int(f.id) for f in viewer.frames if f.event == "item" and f.id is not None)
+        assert first == max(int(last_event_id) + 1, 202)
+    assert len(hinted.pages.reads) <= 6
+
+
+async def test_slow_reader_is_bounded_and_resumes_by_its_sequence(stage: Stage) -> None:
+    task = await stage.submit(60)
+    slow, quick = await stage.watching(task, "0", held=True), await stage.watching(task, "0")
+    for start in range(1, 60, 4):
+        await stage.run(task, *range(start, start + 4), result=BIG_RESULT)
+        await quick.until(lambda v, p=start: v.model.items.get(p + 2, {}).get("state") == "succeeded")
+        stage.hub.hint([task.id])
+    await quick.ended()
+    assert await stage.differences(task, quick) == []
+    (channel,) = stage.hub._channels.values()
+    channel.log.trim()
+    assert channel.log.size_bytes <= stage.config.log_bytes
+    assert slow.raw == []
+
+    slow.gate.set()
+    await slow.ended()
+    assert await stage.differences(task, slow) == []
+    assert max(len(body) for body in slow.raw) < 2 * 32 * 1024
+    assert stage.hub.tasks == 0
+
+
+async def test_live_reader_that_falls_behind_misses_no_counters(stage: Stage) -> None:
+    """Its `progress` frames were dropped with the log; it is told the counters when it goes on."""
+    task = await stage.submit(40)
+    slow, quick = await stage.watching(task), await stage.watching(task)
+    await slow.until(lambda v: v.frames)
+    slow.gate.clear()
+    for start in range(1, 37, 4):
+        await stage.run(task, *range(start, start + 4), result=BIG_RESULT)
+        await quick.until(lambda v, p=start: v.model.items.get(p + 2, {}).get("state") == "succeeded")
+    await quick.until(lambda v: v.model.summary["counts"]["succeeded"] == 36)
+    (channel,) = stage.hub._channels.values()
+    channel.log.trim()
+    slow.gate.set()
+    await slow.until(lambda v: v.model.summary["counts"]["succeeded"] == 36 and len(v.model.items) == 36)
+    await stage.run(task, 37, 38, 39, 40)
+    await slow.ended()
+    assert slow.watcher.times_behind == 1
+    assert await stage.differences(task, slow) == []
+
+
+async def test_progress_is_coalesced_and_true_in_the_end(stage: Stage) -> None:
+    task = await stage.submit(60)
+    loop = asyncio.get_running_loop()
+    viewer = await stage.watching(task)
+    began = loop.time()
+    for position in range(1, 60):
+        await stage.run(task, position)
+        stage.hub.hint([task.id])
+    seconds = loop.time() - began
+    await viewer.until(lambda v: v.model.summary["counts"]["succeeded"] == 59)
+    progress = viewer.events.count("progress")
+    assert 2 <= progress <= 4 * seconds + 2
+    assert viewer.events.count("item") > progress
+
+
+async def test_an_items_own_progress_reaches_its_watchers(hinted: Stage) -> None:
+    task, other = await hinted.submit(2), await hinted.submit(1)
+    viewer, stranger = await hinted.watching(task), await hinted.watching(other)
+    await viewer.until(lambda v: v.frames)
+    for payload in (b"", b"[]", b"nonsense", b'{"itemId":7}', b'{"itemId":"x"}'):
+        hinted.hub.item_progress(payload)
+    item = str(item_id(task.id, 2))
+    for done in range(50):
+        hinted.hub.item_progress(b'{"itemId":"%b","index":1,"done":%d,"total":49}' % (item.encode(), done))
+    await viewer.until(lambda v: v.frames[-1].data.get("done") == 49)
+    told = [frame for frame in viewer.frames if frame.event == "itemProgress"]
+    assert 1 < len(told) < 5 and {frame.id for frame in told} == {None}
+    assert stranger.events == ["snapshot"]
+
+
+async def test_revoked_access_ends_the_stream_and_no_other(pool: Any, database_url: str) -> None:
+    async with _stage(pool, database_url, access_check_seconds=30, close_seconds=1) as stage:
+        task = await stage.submit(1)
+        mine = [await stage.watching(task, grant="mine") for _ in range(5)]
+        theirs = await stage.watching(task, grant="theirs")
+        stage.valid = {"theirs"}
+        stage.hub.hint_access()
+        for viewer in mine:
+            await viewer.ended()
+        assert [sorted(map(str, grants)) for grants in stage.access_checks] == [["mine", "theirs"]]
+        await stage.run(task, 1)
+        await theirs.ended()
+        assert theirs.events[-1] == "end" and "end" not in mine[0].events
+
+
+async def test_access_is_checked_by_itself_and_survives_an_outage(pool: Any, database_url: str) -> None:
+    async with _stage(pool, database_url, access_check_seconds=0.05, close_seconds=1) as stage:
+        task = await stage.submit(1)
+        viewer = await stage.watching(task)
+        await wait_until(lambda: len(stage.access_checks) >= 2, message="checked twice")
+        assert viewer.task is not None and not viewer.task.done()
+        stage.valid = set()
+        await viewer.ended()
+
+
+async def test_closing_is_told_and_every_stream_ended(stage: Stage) -> None:
+    task, behind = await stage.submit(1), await stage.submit(3)
+    live = [await stage.watching(task) for _ in range(20)]
+    stage.pages.away = True
+    waiting = await stage.watching(behind, "0")  # for rows that do not come
+    await asyncio.gather(*(viewer.until(lambda v: v.frames) for viewer in [*live, waiting]))
+    stuck = await stage.watching(task, held=True)
+    await stage.hub.close()
+    for viewer in (*live, waiting):
+        await viewer.ended()
+        assert viewer.events[-1] == "closing" and viewer.frames[-1].id is None
+    assert stuck.watcher.cut and stage.hub.watchers == 0
+    with pytest.raises(PostgresUnavailable):
+        await stage.watching(behind)
+
+
+async def test_an_outage_of_the_database(pool: Any, database_url: str) -> None:
+    """Who watches is kept and kept alive; who comes is refused; when it is back all is told."""
+    async with _stage(pool, database_url, poll_seconds=0.05, heartbeat_seconds=0.2, close_seconds=1) as stage:
+        task = await stage.submit(3)
+        live = await stage.watching(task)
+        await live.until(lambda v: v.frames)
+        stage.polls.away = stage.pages.away = True
+        await stage.run(task, 1)
+        with pytest.raises(PostgresUnavailable):
+            await stage.watch(task, "99")
+        await live.until(lambda v: v.parser.comments >= 2)
+        assert live.events == ["snapshot"]
+        stage.polls.away = stage.pages.away = False
+        await live.until(lambda v: v.model.items.get(0, {}).get("state") == "succeeded")
+
+
+async def test_a_lost_connection_of_the_poll_is_made_anew(stage: Stage, pool: Any) -> None:
+    task = await stage.submit(1)
+    viewer = await stage.watching(task)
+    await viewer.until(lambda v: v.frames)
+    await pool.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'stream-test'"
+    )
+    await stage.run(task, 1)
+    await viewer.ended()
+    assert await stage.differences(task, viewer) == []
+
+
+async def test_a_send_that_does_not_return_ends_the_connection(pool: Any, database_url: str) -> None:
+    async with _stage(
+        pool, database_url, send_timeout_seconds=0.1, heartbeat_seconds=0.2, close_seconds=1
+    ) as stage:
+        task = await stage.submit(1)
+        other = await stage.watching(task)
+        stuck = await stage.watching(task, held=True)
+        unserved = await stage.hub.open(
+            task.id, workspace_id=stage.workspace_id, grant="g", last_event_id=None
+        )
+        assert unserved is not None
+        await stuck.ended()
+        await wait_until(
+            lambda: stage.hub.watchers == 1, message="also the one that was never served is forgotten"
+        )
+        assert stuck.watcher.cut and stage.hub.counts.stalled == 2
+        assert other.task is not None and not other.task.done()
+
+
+async def test_heartbeat_only_into_silence(pool: Any, database_url: str) -> None:
+    async with _stage(pool, database_url, heartbeat_seconds=0.2, poll_seconds=0.05, close_seconds=1) as stage:
+        task = await stage.submit(1)
+        viewer: Viewer = await stage.watching(task)
+        await viewer.until(lambda v: v.parser.comments == 3)
+        assert viewer.last_id == "1" and viewer.events == ["snapshot"]
