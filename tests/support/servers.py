@@ -100,10 +100,10 @@ def new_valkey(folder: Path, **settings: str) -> EmbeddedValkey:
 def _debian_postgres() -> Path | None:
     if flavour() != "debian":
         return None
-    binaries = Path("/usr/lib/postgresql/15/bin")
-    if not binaries.exists():
-        raise RuntimeError("LINGXI_TEST_SERVERS=debian needs the package postgresql-15")
-    return binaries
+    versions = sorted(int(path.name) for path in Path("/usr/lib/postgresql").glob("[0-9]*"))
+    if not versions:
+        raise RuntimeError("LINGXI_TEST_SERVERS=debian needs the package postgresql")
+    return Path(f"/usr/lib/postgresql/{versions[0]}/bin")
 
 
 def _debian_redis() -> Path | None:

@@ -71,7 +71,7 @@ def choose_service_user(folder: Path) -> ServiceUser:
     candidates = [ServiceUser(uid=uid, gid=gid, owner=(uid, gid))]
     if setpriv := shutil.which("setpriv"):
         capability = "+dac_override"
-        become = (setpriv, f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--pdeathsig=INT")
+        become = (setpriv, f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--pdeathsig=keep")
         keep = (f"--inh-caps={capability}", f"--ambient-caps={capability}", "--")
         candidates.append(ServiceUser(prefix=become + keep, owner=(uid, gid)))
     if unshare := shutil.which("unshare"):
