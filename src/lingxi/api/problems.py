@@ -17,13 +17,13 @@ from lingxi.api.limits import ClientGone
 from lingxi.broker.errors import BrokerUnavailable
 from lingxi.db.session import is_unavailable
 from lingxi.domain.errors import (
+    FieldError,
     LingxiError,
     MethodNotAllowed,
     NotFound,
     PostgresUnavailable,
     RedisUnavailable,
     SchemaError,
-    FieldError,
 )
 from lingxi.observability.logging import get_logger
 

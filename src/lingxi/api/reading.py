@@ -77,7 +77,7 @@ async def read_nothing(request: Request) -> dict[str, Any]:
     """The body of a request that says nothing more: none, or an empty object."""
     if not await request.body():
         return {}
-    if (document := await read_json(request)) != {}:
+    if await read_json(request) != {}:
         raise SchemaError(
             "The body: it must be empty, or an empty object.", [FieldError("", "it must be empty")]
         )

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from lingxi.api import documented as doc
 from lingxi.api import examples, schemas
 from lingxi.api.answers import json_answer, token_to_wire, unix_to_wire, workspace_to_wire
-from lingxi.api.auth import SESSION_COOKIE, Admin, Anyone, AnyCaller, Operator, Viewer, seal_session
+from lingxi.api.auth import SESSION_COOKIE, Admin, AnyCaller, Anyone, Operator, Viewer, seal_session
 from lingxi.api.changes import Change, Changes, Done
 from lingxi.api.deps import deps_of
 from lingxi.api.documented import documented

@@ -1,4 +1,9 @@
-"""Health and metrics. Open, and meant for the internal network: `METRICS_BIND` moves queue health and metrics to a port of their own."""
+"""Health and metrics. Open, and meant for the internal network.
+
+`METRICS_BIND` moves queue health and metrics to a port of their own.
+"""
+
+from functools import cache
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -20,6 +25,7 @@ from lingxi.services.read_health import read_revision
 probes = APIRouter(prefix="/api/v1", tags=["Health"])
 queues = APIRouter(prefix="/api/v1", tags=["Health"])
 
+_head_revision = cache(head_revision)  # reads the migrations' files
 _MIGRATION_PENDING = PostgresUnavailable("The database has a migration pending: run `lingxi migrate`.")
 
 
@@ -53,7 +59,7 @@ async def ready(request: Request) -> Response:
         async with deps.pool.acquire(timeout=COLLECT_SECONDS) as connection:
             return await read_revision(connection)
 
-    if await within(revision, COLLECT_SECONDS) != head_revision():
+    if await within(revision, COLLECT_SECONDS) != _head_revision():
         raise _MIGRATION_PENDING
     redis = "up"
     try:
@@ -67,8 +73,8 @@ async def ready(request: Request) -> Response:
     "/health/queues",
     **documented(
         summary="Are the queues well?",
-        meaning="For each queue its counts, the longest wait, the workers' heartbeat. A backlog without a fresh heartbeat is `degraded`, "
-        "still 200: alerts do the paging.",
+        meaning="For each queue its counts, the longest wait, the workers' heartbeat. A backlog without a fresh "
+        "heartbeat is `degraded`, still 200: alerts do the paging.",
         answer=schemas.QueuesHealth,
         example=examples.QUEUES,
         errors=(doc.BAD_REQUEST, doc.INTERNAL, doc.NO_REDIS, doc.NO_POSTGRESQL),

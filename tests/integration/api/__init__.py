@@ -1,0 +1,1 @@
+"""The HTTP API over real sockets, a real PostgreSQL and a real Redis."""
