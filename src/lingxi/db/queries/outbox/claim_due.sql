@@ -1,5 +1,6 @@
 -- The events of one round, locked: by priority, then in turn by workspace, then by age. $1 how many, $2 queues that have no room,
 -- $3 versions up to this one are understood, $4 types that are understood; what a newer version wrote waits for it, uncharged.
+-- Rows that another dispatcher holds are stepped over: the limit outside counts what was locked, the one inside only bounds the join.
 -- Ids commit out of order, so nothing here asks for "greater than the last".
 with due as (
   select id, priority, row_number() over (partition by priority, workspace_id order by next_attempt_at, id) as turn, next_attempt_at
@@ -10,7 +11,8 @@ with due as (
            order by priority, next_attempt_at, id limit 2000) candidates)
 select e.id, e.type, e.queue, e.workspace_id, e.priority, e.task_id, e.round, e.first_position, e.last_position, e.positions, e.item_count,
        e.payload, e.attempts, e.created_at
-  from outbox_events e join (select * from due order by priority, turn, next_attempt_at, id limit $1) d using (id)
- where e.published_at is null
+  from outbox_events e join (select * from due order by priority, turn, next_attempt_at, id limit $1::int * 10) d using (id)
+ where e.published_at is null and e.last_error is distinct from 'dead_lettered' and e.next_attempt_at <= clock_timestamp()
  order by e.priority, d.turn, e.next_attempt_at, e.id
+ limit $1::int
    for update of e skip locked
