@@ -16,7 +16,7 @@ def arguments(given: list[str]) -> list[str]:
     passed_on = [argument for argument in given if argument != "--all"]
     defaults = ["-p", "tests.support.resume"]
     if not _has(passed_on, "-n", "--numprocesses"):
-        defaults += ["-n", "2"]
+        defaults += ["-n", "2", "--dist", "loadgroup"]  # a group shares what is dear to set up
     if not everything and not _has(passed_on, "-m"):
         defaults += ["-m", "not slow"]
     return [*defaults, *passed_on]
@@ -25,9 +25,7 @@ def arguments(given: list[str]) -> list[str]:
 def _has(given: list[str], short: str, long: str | None = None) -> bool:
     """Is this option there, as `-n 4`, `-n4`, `--numprocesses=4`?"""
     return any(
-        argument.startswith(short)
-        and not argument.startswith("--")
-        or (long is not None and argument.split("=")[0] == long)
+        argument.split("=")[0] == long if argument.startswith("--") else argument.startswith(short)
         for argument in given
     )
 
