@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from lingxi.cli.exits import not_possible
+from lingxi.cli.exits import Exit, not_possible
 
 PR_SET_PDEATHSIG = 1
 KEEP_LOG_BYTES = 10 * 1024 * 1024
@@ -94,7 +94,8 @@ class Child:
             started = time.monotonic()
             exit_code = await self._process.wait()
             exits += 1
-            if not self._ready and exits >= NOT_READY_EXITS:
+            hopeless = exit_code == Exit.NOT_POSSIBLE_HERE or exits >= NOT_READY_EXITS
+            if not self._ready and hopeless:
                 raise not_possible(f"The {self.name} process does not start: {self.last_words()}")
             if time.monotonic() - started > STEADY_SECONDS:
                 pause_seconds = FIRST_PAUSE_SECONDS
@@ -124,7 +125,8 @@ class Child:
             lines = self.log_path.read_text(errors="replace").splitlines()
         except OSError:
             lines = []
-        return next((line for line in reversed(lines) if line.strip()), "its log is empty")[:600]
+        last = next((line for line in reversed(lines) if line.strip()), "its log is empty")
+        return last.removeprefix("lingxi: ")[:600]
 
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

@@ -18,17 +18,9 @@ from lingxi.cli.interrupts import Interrupted, Interrupts
 from lingxi.cli.output import Output
 from lingxi.cli.stack import Stack, WorkerPlan
 
-# Short drills and few at once, so that there is something left to cancel and somebody to kill; a shorter lease and
-# sweep, so that nobody has to wait half a minute to see lost work found again.
-DEMO_SETTINGS = {
-    "lingxi_concurrency": "demo:drill=4",
-    "lease_seconds": "6",
-    "lease_renew_seconds": "2",
-    "sweep_interval_seconds": "2",
-    "grace_seconds": "5",
-    "log_level": "info",
-}
-WORKERS = ("worker-1", "worker-2")
+# Few drills at once, so that there is something left to cancel and somebody to kill; all else is as in production.
+DEMO_SETTINGS = {"lingxi_concurrency": "demo:drill=4", "grace_seconds": "5", "log_level": "info"}
+WORKERS = WorkerPlan("workers", ("--processes", "2"))
 
 
 def run_demo(*, once: bool, photos: Path | None, port: int, output: Output) -> int:
@@ -62,7 +54,7 @@ async def _demo(
     stack = Stack(
         settings,
         interrupts,
-        workers=tuple(WorkerPlan(name) for name in WORKERS),
+        workers=(WORKERS,),
         say=lambda text: output.say(f"  {text}", style="dim"),
         extra_environment={**DEMO_SETTINGS, "storage_url": "", "queue": "", "lingxi_queues": ""},
     )

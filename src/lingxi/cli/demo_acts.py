@@ -14,7 +14,7 @@ from uuid import UUID
 
 from lingxi.cli.exits import usage
 from lingxi.cli.output import Output
-from lingxi.cli.submission import object_name
+from lingxi.cli.submission import item_input, object_name
 
 if TYPE_CHECKING:
     from lingxi.cli.stack import Stack
@@ -200,7 +200,7 @@ class Acts:
                 name, digest = await asyncio.to_thread(_name_of, file)
                 if file not in late:
                     await self.client.put_object(name, file)
-                return {"ref": file.name, "input": {"object": name, "sha256": digest}}
+                return {"ref": file.name, "input": item_input("media:verify", name, digest)}
 
         return list(await asyncio.gather(*(one(file) for file in files)))
 

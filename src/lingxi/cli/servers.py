@@ -99,9 +99,9 @@ def demo(
 
 def api(port: PortOption = None, host: HostOption = None, data_dir: DataDirOption = DEFAULT_DATA_DIR) -> None:
     """Run the API with its dispatcher until SIGTERM."""
+    settings = running.settings_beside(data_dir, **_given(lingxi_port=port, lingxi_host=host))
     from lingxi import bootstrap
 
-    settings = running.settings_beside(data_dir, **_given(lingxi_port=port, lingxi_host=host))
     _run(bootstrap.run_api(settings))
 
 
@@ -113,17 +113,18 @@ def worker(
     data_dir: DataDirOption = DEFAULT_DATA_DIR,
 ) -> None:
     """Run workers until SIGTERM."""
+    settings = running.settings_beside(data_dir, **_given(queue=queue))
     from lingxi import bootstrap
 
-    settings = running.settings_beside(data_dir, **_given(queue=queue))
     _run(bootstrap.run_worker(settings, processes))
 
 
 def dispatcher(data_dir: DataDirOption = DEFAULT_DATA_DIR) -> None:
     """Run a dispatcher by itself until SIGTERM. The API has one in it."""
+    settings = running.settings_beside(data_dir)
     from lingxi import bootstrap
 
-    _run(bootstrap.run_dispatcher(running.settings_beside(data_dir)))
+    _run(bootstrap.run_dispatcher(settings))
 
 
 def migrate(data_dir: DataDirOption = DEFAULT_DATA_DIR, as_json: JsonOption = False) -> None:

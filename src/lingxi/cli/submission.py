@@ -42,8 +42,8 @@ def read_body(files: Sequence[Path]) -> dict[str, Any]:
     return _json_object(_read(file).decode(errors="replace"), str(file))
 
 
-async def upload(client: Client, files: Sequence[Path], output: Output) -> list[dict[str, Any]]:
-    """Uploads the files and answers an item for each: object, expected SHA-256, and the file's name as its ref.
+async def upload(client: Client, type_: str, files: Sequence[Path], output: Output) -> list[dict[str, Any]]:
+    """Uploads the files and answers an item for each: the object to work on, and the file's name as its ref.
 
     An object's name begins with its content's hash, so the same file again is the same object.
     """
@@ -55,7 +55,7 @@ async def upload(client: Client, files: Sequence[Path], output: Output) -> list[
             digest = await asyncio.to_thread(_sha256, file)
             name = object_name(file, digest)
             await client.put_object(name, file)
-            return {"ref": ref, "input": {"object": name, "sha256": digest}}
+            return {"ref": ref, "input": item_input(type_, name, digest)}
 
     items = await asyncio.gather(*(one(file, ref) for file, ref in zip(files, refs, strict=True)))
     output.say(f"uploaded {len(items)} files")
@@ -68,6 +68,11 @@ def object_name(file: Path, digest: str) -> str:
         char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in file.name
     )
     return f"{digest[:16]}-{plain[-100:]}"
+
+
+def item_input(type_: str, name: str, digest: str) -> dict[str, Any]:
+    """The input of an item that works on one object; `media:verify` is told what its content must be."""
+    return {"object": name, **({"expectedSha256": digest} if type_ == "media:verify" else {})}
 
 
 def _refs(files: Sequence[Path]) -> list[str]:

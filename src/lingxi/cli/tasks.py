@@ -81,7 +81,7 @@ def submit(
         if body is not None:
             made = await client.submit_body({**body, **extras}, idempotency_key=key)
         else:
-            items = await submission.upload(client, files, output)
+            items = await submission.upload(client, type_ or "", files, output)
             made = await client.submit_body({"type": type_, "items": items, **extras}, idempotency_key=key)
         if follow:
             output.say(f"task {made.id}: {made.counts.total} items of {made.type}")
@@ -97,6 +97,9 @@ def watch(
     last_event_id: Annotated[
         str | None, typer.Option("--last-event-id", help="Go on after this id; 0 replays every item.")
     ] = None,
+    patience: Annotated[
+        float, typer.Option(min=0, help="Give up after so many seconds without a server.")
+    ] = 60.0,
     url: UrlOption = DEFAULT_URL,
     token: TokenOption = None,
     data_dir: DataDirOption = DEFAULT_DATA_DIR,
@@ -104,7 +107,7 @@ def watch(
 ) -> None:
     """Follow a task to its end. Exits 0 only if it succeeded. With --json each frame is a line, the task the last."""
     output = Output(as_json)
-    _with_client(url, token, data_dir, lambda client: _follow(client, task, output, last_event_id))
+    _with_client(url, token, data_dir, lambda client: _follow(client, task, output, last_event_id, patience))
 
 
 def list_tasks(
@@ -225,12 +228,16 @@ def _with_client(
     asyncio.run(main())
 
 
-async def _follow(client: Client, task_id: str, output: Output, last_event_id: str | None) -> None:
+async def _follow(
+    client: Client, task_id: str, output: Output, last_event_id: str | None, patience_seconds: float = 60.0
+) -> None:
     """Shows the task to its end. CommandError with exit code 1 unless it succeeded."""
     from lingxi.cli.progress import ProgressView, counts_in_words
 
     with ProgressView(output) as view:
-        async for frame in client.watch(task_id, last_event_id=last_event_id):
+        async for frame in client.watch(
+            task_id, last_event_id=last_event_id, patience_seconds=patience_seconds
+        ):
             view.show(frame)
     task = view.state.task
     assert task is not None, "a watch ends with an end frame"

@@ -26,9 +26,9 @@ RETRY_NOW = "retry: 1"
 
 
 async def test_a_lost_answer_is_asked_for_again_under_the_same_key() -> None:
-    async with serve(None, answer(503, {"code": 50003}), answer(202, task(1, "queued", queued=1))) as server:
-        async with Client(server.url, "lx_secret") as client:
-            made = await client.submit("demo:drill", [{"input": {}}], metadata={"a": 1})
+    lost, busy, made_it = None, answer(503, {"code": 50003}), answer(202, task(1, "queued", queued=1))
+    async with serve(lost, busy, made_it) as server, Client(server.url, "lx_secret") as client:
+        made = await client.submit("demo:drill", [{"input": {}}], metadata={"a": 1})
     assert (made.status, made.counts.queued) == ("queued", 1)
     keys = {request.headers["idempotency-key"] for request in server.seen}
     assert len(server.seen) == 3
@@ -55,7 +55,12 @@ async def test_two_calls_have_two_keys() -> None:
 
 
 async def test_a_refusal_is_not_repeated_and_carries_its_code() -> None:
-    wrong = {**PROBLEM, "status": 422, "code": 40001, "errors": [{"field": "items.16.input", "message": "too big"}]}
+    wrong = {
+        **PROBLEM,
+        "status": 422,
+        "code": 40001,
+        "errors": [{"field": "items.16.input", "message": "too big"}],
+    }
     async with serve(answer(422, wrong)) as server, Client(server.url, None) as client:
         with pytest.raises(ApiError) as caught:
             await client.submit("demo:drill", [])
@@ -93,12 +98,15 @@ def test_an_address_that_is_none(url: str) -> None:
 
 async def test_the_watch_resumes_where_it_was_cut() -> None:
     end = task(5, "succeeded", succeeded=2)
-    async with serve(
-        stream(RETRY_NOW, frame("snapshot", task(2, queued=2), 2), frame("item", item(0, "running"), 3)),
-        None,
-        stream(frame("item", item(0, "succeeded"), 4), frame("closing", {})),
-        stream(frame("item", item(1, "succeeded"), 4), frame("newer", {}), frame("end", end, 5)),
-    ) as server, Client(server.url, None) as client:
+    async with (
+        serve(
+            stream(RETRY_NOW, frame("snapshot", task(2, queued=2), 2), frame("item", item(0, "running"), 3)),
+            None,
+            stream(frame("item", item(0, "succeeded"), 4), frame("closing", {})),
+            stream(frame("item", item(1, "succeeded"), 4), frame("newer", {}), frame("end", end, 5)),
+        ) as server,
+        Client(server.url, None) as client,
+    ):
         state = TaskState()
         kinds = []
         async for one in client.watch(TASK):
@@ -113,14 +121,17 @@ async def test_the_watch_resumes_where_it_was_cut() -> None:
 
 
 async def test_a_reset_forgets_what_was_known() -> None:
-    async with serve(
-        stream(
-            frame("reset", {}),
-            frame("snapshot", task(7, succeeded=1), 7),
-            frame("item", item(0, "succeeded"), 7),
-        ),
-        stream(frame("end", task(8, "succeeded", succeeded=1), 8)),
-    ) as server, Client(server.url, None) as client:
+    async with (
+        serve(
+            stream(
+                frame("reset", {}),
+                frame("snapshot", task(7, succeeded=1), 7),
+                frame("item", item(0, "succeeded"), 7),
+            ),
+            stream(frame("end", task(8, "succeeded", succeeded=1), 8)),
+        ) as server,
+        Client(server.url, None) as client,
+    ):
         state = TaskState()
         frames = []
         async for one in client.watch(TASK, last_event_id="999"):
@@ -167,10 +178,17 @@ async def test_nonsense_in_the_stream_is_not_swallowed() -> None:
 
 
 async def test_pages_of_items_are_followed() -> None:
-    rows = [{"id": f"i{index}", **item(index, "failed"), "error": {"code": "x", "message": "m"}} for index in (0, 1)]
-    async with serve(
-        answer(200, {"items": rows[:1], "nextCursor": "abc"}), answer(200, {"items": rows[1:], "nextCursor": None})
-    ) as server, Client(server.url, None) as client:
+    rows = [
+        {"id": f"i{index}", **item(index, "failed"), "error": {"code": "x", "message": "m"}}
+        for index in (0, 1)
+    ]
+    async with (
+        serve(
+            answer(200, {"items": rows[:1], "nextCursor": "abc"}),
+            answer(200, {"items": rows[1:], "nextCursor": None}),
+        ) as server,
+        Client(server.url, None) as client,
+    ):
         found = [one async for one in client.items(TASK, state="failed", limit=1)]
     assert [(one.index, one.error.code if one.error else "") for one in found] == [(0, "x"), (1, "x")]
     assert server.seen[1].path.endswith("items?limit=1&state=failed&cursor=abc")
@@ -186,7 +204,10 @@ async def test_objects_are_sent_with_their_length_and_a_quoted_name(tmp_path: Pa
 
 
 async def test_the_first_frame_of_a_fresh_watch_is_the_snapshot() -> None:
-    async with serve(stream(frame("snapshot", task(1, queued=1), 1))) as server, Client(server.url, None) as client:
+    async with (
+        serve(stream(frame("snapshot", task(1, queued=1), 1))) as server,
+        Client(server.url, None) as client,
+    ):
         watch = client.watch(TASK)
         assert isinstance(await anext(watch), Snapshot)
         await watch.aclose()
