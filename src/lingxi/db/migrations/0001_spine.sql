@@ -240,20 +240,21 @@ begin
   perform from media_tasks where id = any(p_task_ids) order by id for no key update;
   return query
   with given as materialized (
-    select distinct on (u.task_id, u.position, u.fence) u.* from unnest(p_task_ids, p_positions, p_fences, p_outcomes, p_results, p_error_codes, p_error_messages, p_error_retryables, p_delays)
+    select distinct on (u.task_id, u.position, u.fence) u.*
+      from unnest(p_task_ids, p_positions, p_fences, p_outcomes, p_results, p_error_codes, p_error_messages, p_error_retryables, p_delays)
       u(task_id, position, fence, outcome, result, code, message, retryable, delay)),
   found as materialized (
-    select g.*, i.state as was, i.attempt, i.attempt_id, t.max_attempts, t.cancel_requested_at is not null as cancelled, t.last_seq as task_seq,
-           i.state = 'running' and i.attempt_id = g.fence and (not p_only_expired or i.lease_expires_at < clock_timestamp()) as owned
+    select g.*, i.state as was, i.attempt, i.attempt_id, t.max_attempts, t.last_seq as task_seq,
+           i.state = 'running' and i.attempt_id = g.fence and (not p_only_expired or i.lease_expires_at < clock_timestamp()) as owned,
+           case
+             when g.outcome in ('succeeded', 'failed') then g.outcome
+             when g.outcome = 'released' then case when t.cancel_requested_at is not null then 'cancelled' else 'queued' end
+             when t.cancel_requested_at is not null then 'failed'
+             when g.outcome = 'lost' and i.attempt >= t.max_attempts then 'failed'
+             else 'retrying' end as becomes
       from given g join media_task_items i on i.task_id = g.task_id and i.position = g.position join media_tasks t on t.id = g.task_id),
   mine as materialized (
-    select f.*, task_seq + row_number() over (partition by f.task_id order by f.position) as seq,
-           case
-             when outcome in ('succeeded', 'failed') then outcome
-             when outcome = 'released' then case when cancelled then 'cancelled' else 'queued' end
-             when cancelled then 'failed'
-             when outcome = 'lost' and attempt >= max_attempts then 'failed'
-             else 'retrying' end as becomes
+    select f.*, task_seq + row_number() over (partition by f.task_id order by f.position) as seq
       from found f where owned),
   done as (
     update media_task_items i
@@ -295,9 +296,11 @@ begin
     select 'task.ended', r.workspace_id, r.priority, r.id, r.round,
            jsonb_build_object('v', 1, 'taskId', r.id, 'type', r.type, 'status', r.status, 'round', r.round)
       from rolled r where r.finished_at is not null)
-  select f.task_id, f.position, f.fence, case when d.task_id is not null then 'accepted' when f.attempt_id = f.fence and f.was <> 'running' then 'already' else 'superseded' end,
-         coalesce(d.state, f.was)
-    from found f left join done d on d.task_id = f.task_id and d.position = f.position;
+  -- All that is owned was updated above: its task is locked. So the verdict needs no join with what was done.
+  select f.task_id, f.position, f.fence,
+         case when f.owned then 'accepted' when f.attempt_id = f.fence and f.was <> 'running' then 'already' else 'superseded' end,
+         case when f.owned then f.becomes else f.was end
+    from found f;
 end $f$;
 
 -- ── renew: a lease never passes the attempt's deadline ────────────────────────────────────────────────────
