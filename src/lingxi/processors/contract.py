@@ -33,6 +33,7 @@ from pydantic.alias_generators import to_camel
 from lingxi.db.session import Connection
 from lingxi.domain.errors import Permanent, Transient
 from lingxi.domain.ids import item_id
+from lingxi.observability.logging import get_logger
 
 __all__ = [
     "Attempt",
@@ -163,11 +164,8 @@ class Context:
     def log(self) -> structlog.typing.FilteringBoundLogger:
         """A logger whose lines name the task, the item and the attempt."""
         if self._log is None:
-            self._log = structlog.get_logger(
-                logger="processor",
-                task_id=str(self.item.task_id),
-                item_id=str(self.item.id),
-                attempt=self.attempt.number,
+            self._log = get_logger("processor").bind(
+                task_id=str(self.item.task_id), item_id=str(self.item.id), attempt=self.attempt.number
             )
         return self._log
 

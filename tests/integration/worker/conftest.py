@@ -1,0 +1,18 @@
+"""Work on the servers of the test session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from tests.support.work import Work
+
+
+@pytest.fixture
+async def work(pool: asyncpg.Pool[asyncpg.Record], database_url: str, redis_url: str) -> AsyncIterator[Work]:
+    """A workspace, and a dispatcher that runs."""
+    started = await Work.begin(pool, database_url, redis_url)
+    async with started.dispatching():
+        yield started
