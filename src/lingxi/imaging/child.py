@@ -1,12 +1,13 @@
 """The process in which pictures are decoded: `python -m lingxi.imaging.child FD MEMORY_LIMIT_BYTES`.
 
 FD is one end of a SEQPACKET socket. It says `ready`, then takes one message a picture, which carries the
-descriptor of an open file, and answers each with one message. It ends as soon as the other end is closed, also in
+descriptor of an open file, says `taken`, and answers in JSON. It ends as soon as the other end is closed, also in
 the midst of a picture: so that a parent that was killed leaves nobody behind.
 """
 
 import contextlib
 import json
+import logging
 import os
 import resource
 import select
@@ -18,6 +19,7 @@ from dataclasses import asdict
 from typing import Any
 
 READY = b"ready"
+TAKEN = b"taken"  # from here on a death is this picture's
 ANSWER_BYTES = 1 << 16
 
 
@@ -29,6 +31,7 @@ def main() -> None:
     _limit(memory_limit_bytes)
     with socket.socket(fileno=descriptor) as parent:
         threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+        logging.disable()  # libvips's remarks on hostile files; what matters is in the answer
         from lingxi.imaging import engine  # after the limits: what it maps and starts counts too
 
         engine.prepare()
@@ -42,6 +45,7 @@ def _next(parent: socket.socket, engine: Any) -> dict[str, Any] | None:
     message, descriptors, _, _ = socket.recv_fds(parent, ANSWER_BYTES, 1)
     if not message:
         return None
+    parent.send(TAKEN)
     try:
         return {**_inspect(engine, descriptors[0]), "rssBytes": _rss_bytes()}
     finally:
@@ -58,6 +62,8 @@ def _inspect(engine: Any, descriptor: int) -> dict[str, Any]:
         return {"code": error.code, "detail": error.detail}
     except MemoryError:
         return {"code": "decoder_crashed", "detail": "Decoding the picture took more memory than is allowed."}
+    except Exception as error:
+        return {"code": "decoder_crashed", "detail": f"The decoder failed ({type(error).__name__})."}
 
 
 def _limit(memory_limit_bytes: int) -> None:

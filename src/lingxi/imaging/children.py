@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lingxi.imaging import limits
-from lingxi.imaging.child import ANSWER_BYTES, READY
+from lingxi.imaging.child import ANSWER_BYTES, READY, TAKEN
 from lingxi.imaging.errors import ImageError
 from lingxi.imaging.facts import ImageFacts
 from lingxi.observability.logging import get_logger
@@ -41,7 +41,7 @@ class DecoderConfig:
 
     children: int = 2
     time_limit_seconds: float = 30.0
-    memory_limit_bytes: int = 1536 << 20  # of address space
+    memory_limit_bytes: int = 2 << 30  # of address space; a 12-bit AVIF of 100 million pixels takes 1.9
     start_limit_seconds: float = 30.0
     recycle_after_pictures: int = 1000
     recycle_above_bytes: int = 400 << 20  # resident after a picture
@@ -65,21 +65,9 @@ class Decoders:
         """
         limits.check_file_size(os.fstat(descriptor).st_size)
         async with self._turns:
-            child = await self._take()
-            try:
-                async with asyncio.timeout(self._config.time_limit_seconds):
-                    answer = await child.ask(descriptor)
-            except TimeoutError:
-                self._end(child, "time_limit")
-                limit = f"{self._config.time_limit_seconds:g} seconds"
-                raise ImageError("decode_timeout", f"Decoding took longer than {limit}.") from None
-            except _ChildDiedError:
-                self._end(child, "died")
-                raise ImageError("decoder_crashed", f"The decoder died ({child.how_it_ended()}).") from None
-            except BaseException:
-                self._end(child, "cancelled")
-                raise
-            self._give_back(child, answer)
+            answer = None
+            while answer is None:
+                answer = await self._ask(await self._take(), descriptor)
         if (facts := answer.get("facts")) is None:
             raise ImageError(answer["code"], answer["detail"])
         return ImageFacts(**facts)
@@ -92,6 +80,28 @@ class Decoders:
         for child in self._ended:
             await asyncio.to_thread(child.process.wait)
         self._ended.clear()
+
+    async def _ask(self, child: "_Child", descriptor: int) -> dict[str, Any] | None:
+        """The answer; None when the child had died before it took the picture, which then is not to blame."""
+        try:
+            async with asyncio.timeout(self._config.time_limit_seconds):
+                if not await child.take(descriptor):
+                    self._end(child, "died_idle")
+                    return None
+                answer = await child.answer()
+        except TimeoutError:
+            self._end(child, "time_limit")
+            limit = f"{self._config.time_limit_seconds:g} seconds"
+            raise ImageError("decode_timeout", f"Decoding took longer than {limit}.") from None
+        except _ChildDiedError:
+            how = child.how_it_ended()
+            self._end(child, "died")
+            raise ImageError("decoder_crashed", f"The decoder died ({how}).") from None
+        except BaseException:
+            self._end(child, "cancelled")
+            raise
+        self._give_back(child, answer)
+        return answer
 
     async def _take(self) -> "_Child":
         while self._idle:
@@ -113,11 +123,13 @@ class Decoders:
 
     def _give_back(self, child: "_Child", answer: dict[str, Any]) -> None:
         child.pictures += 1
-        worn = (
-            child.pictures >= self._config.recycle_after_pictures
+        if answer.get("code") == "decoder_crashed":  # it lives, and nobody knows in what state
+            self._end(child, "failed")
+        elif (
+            self._closed
+            or child.pictures >= self._config.recycle_after_pictures
             or answer["rssBytes"] > self._config.recycle_above_bytes
-        )
-        if worn or self._closed or answer.get("code") == "decoder_crashed":
+        ):
             self._end(child, "recycled")
         else:
             self._idle.append(child)
@@ -161,12 +173,16 @@ class _Child:
         if await self._receive() != READY:
             raise _ChildDiedError
 
-    async def ask(self, descriptor: int) -> dict[str, Any]:
-        """Its answer about one file. _ChildDiedError."""
+    async def take(self, descriptor: int) -> bool:
+        """Hand it a file; false when it was dead already."""
         try:
             socket.send_fds(self._socket, [b"inspect"], [descriptor])
-        except OSError as error:
-            raise _ChildDiedError from error
+            return await self._receive() == TAKEN
+        except (OSError, _ChildDiedError):
+            return False
+
+    async def answer(self) -> dict[str, Any]:
+        """What it says about the file that it took. _ChildDiedError."""
         answer: dict[str, Any] = json.loads(await self._receive())
         return answer
 
@@ -186,6 +202,9 @@ class _Child:
         self._socket.close()
 
     def how_it_ended(self) -> str:
-        """`signal SIGSEGV` or `exit code 1`, of a child that has died by itself."""
-        code = self.process.wait(timeout=5)
+        """`signal SIGSEGV` or `exit code 1`, of a child whose end of the socket is closed."""
+        try:
+            code = self.process.wait(timeout=1)
+        except subprocess.TimeoutExpired:
+            return "it went silent"
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -27,9 +27,10 @@ _LOADERS: Final = {
 }
 _HEVC_ITEMS: Final = {b"hvc1", b"hev1"}
 _SAYS_UNSUPPORTED: Final = re.compile(
-    r"not supported|unsupported|not configured|not been built", re.IGNORECASE
+    r"not implemented|not configured|not been built|unsupported jpeg process", re.IGNORECASE
 )
-_SAYS_TOO_LARGE: Final = re.compile(r"security limit|exceeds (the )?(maximum|limit)|too large", re.IGNORECASE)
+_SAYS_TOO_LARGE: Final = re.compile(r"security limit|maximum image size", re.IGNORECASE)
+_SAYS_INCOMPLETE: Final = "premature end"
 
 
 def prepare() -> None:
@@ -53,14 +54,11 @@ def inspect(descriptor: int) -> ImageFacts:
 
 def _inspect(kind: ImageKind, loader: ImageKind, content: mmap.mmap, descriptor: int) -> ImageFacts:
     try:
-        os.lseek(descriptor, 0, os.SEEK_SET)  # its position is shared with whoever wrote the file
-        source = pyvips.Source.new_from_descriptor(descriptor)
-        image = _LOADERS[loader][1](source, access="sequential", fail_on="error")
-        many_scans = bool(_field(image, "jpeg-multiscan", 0))
-        limits.check_pixels(image.width, image.height, limits.max_pixels(kind, many_scans=many_scans))
-        image.avg()  # touches every pixel and keeps none
+        image = _decode(kind, loader, descriptor, "warning" if loader is ImageKind.JPEG else "error")
     except pyvips.Error as error:
-        raise _refused(kind, content, str(error)) from error
+        if loader is not ImageKind.JPEG or _SAYS_INCOMPLETE in str(error):
+            raise _refused(kind, content, str(error)) from error
+        image = _decode_forgiving(kind, content, descriptor)
     turns_itself = loader is ImageKind.AVIF
     orientation = 1 if turns_itself else _orientation(image)
     turned = orientation >= 5
@@ -73,6 +71,25 @@ def _inspect(kind: ImageKind, loader: ImageKind, content: mmap.mmap, descriptor:
         has_alpha=bool(image.hasalpha()),
         has_color_profile=image.get_typeof("icc-profile-data") != 0,
     )
+
+
+def _decode(kind: ImageKind, loader: ImageKind, descriptor: int, fail_on: str) -> pyvips.Image:
+    os.lseek(descriptor, 0, os.SEEK_SET)  # its position is shared with whoever wrote the file
+    source = pyvips.Source.new_from_descriptor(descriptor)
+    image = _LOADERS[loader][1](source, access="sequential", fail_on=fail_on)
+    many_scans = bool(_field(image, "jpeg-multiscan", 0))
+    limits.check_pixels(image.width, image.height, limits.max_pixels(kind, many_scans=many_scans))
+    image.avg()  # touches every pixel and keeps none
+    return image
+
+
+def _decode_forgiving(kind: ImageKind, content: mmap.mmap, descriptor: int) -> pyvips.Image:
+    """A JPEG that libjpeg warned of. Harmless junk between segments is one warning of many; the one that is not, pixels
+    that were never there although the end marker is, was looked for before."""
+    try:
+        return _decode(kind, ImageKind.JPEG, descriptor, "error")
+    except pyvips.Error as error:
+        raise _refused(kind, content, str(error)) from error
 
 
 def _inspect_hevc(kind: ImageKind, content: mmap.mmap) -> ImageFacts:

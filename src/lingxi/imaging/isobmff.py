@@ -31,6 +31,7 @@ class Layout:
 
     needed_bytes: int = 0
     has_meta: bool = False
+    has_movie: bool = False
     item_types: set[bytes] = field(default_factory=set)
 
 
@@ -46,6 +47,7 @@ def layout(content: Content) -> Layout:
     found = Layout()
     for box in _boxes(content, 0, len(content)):
         found.needed_bytes = max(found.needed_bytes, box.end)
+        found.has_movie |= box.type == b"moov"
         if box.type == b"meta" and box.end <= len(content):
             found.has_meta = True
             _read_meta(content, box, found)

@@ -10,7 +10,7 @@ from typing import Final
 Content = bytes | mmap.mmap
 
 _MAX_DIRECTORIES: Final = 32
-_MAX_VALUES: Final = 1 << 20
+_MAX_STRIPS: Final = 1 << 18
 
 _COMPRESSION, _PHOTOMETRIC, _MAKE = 259, 262, 271
 _STRIP_OFFSETS, _STRIP_SIZES, _SUB_DIRECTORIES = 273, 279, 330
@@ -24,7 +24,8 @@ _RAW_COMPRESSIONS: Final = {
     65000: "Kodak",
     65535: "Pentax",
 }
-_TYPES: Final = {
+# Formats of struct by field type, and the sizes of types that are no whole numbers.
+_WHOLE: Final = {
     1: "B",
     2: "B",
     3: "H",
@@ -38,14 +39,15 @@ _TYPES: Final = {
     17: "q",
     18: "Q",
 }
+_OTHER_BYTES: Final = {5: 8, 10: 8, 11: 4, 12: 8}
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    tag: int
     format: str  # of struct, for one value; empty for types without whole numbers
     count: int
-    at: int  # where the values lie
+    start: int  # where the values lie
+    end: int
 
 
 class _Directory(dict[int, _Entry]):
@@ -74,27 +76,25 @@ class _Reader:
         found = _Directory()
         for index in range(min(count, 4096)):
             start = at + counted + index * entry_size
-            kind = _TYPES.get(self.number(start + 2, "H"), "")
+            kind = self.number(start + 2, "H")
+            form = _WHOLE.get(kind, "")
             values = self.number(start + 4, self.offset_format)
+            size = values * (struct.calcsize(form) if form else _OTHER_BYTES.get(kind, 0))
             inline = start + 4 + offset_size
-            fits = kind and values * struct.calcsize(kind) <= offset_size
-            place = inline if fits else self.number(inline, self.offset_format)
-            tag = self.number(start, "H")
-            found[tag] = _Entry(tag, kind, values, place)
+            place = inline if size <= offset_size else self.number(inline, self.offset_format)
+            found[self.number(start, "H")] = _Entry(form, values, place, place + size)
         return found, self.number(at + counted + count * entry_size, self.offset_format)
 
-    def values(self, directory: _Directory, tag: int) -> list[int]:
-        """The whole numbers of a tag; none when it is absent. EOFError when the file is cut there."""
+    def values(self, directory: _Directory, tag: int, limit: int = _MAX_DIRECTORIES) -> list[int]:
+        """The first whole numbers of a tag; none when it is absent. EOFError when the file is cut there."""
         entry = directory.get(tag)
         if entry is None or not entry.format:
             return []
-        count = min(entry.count, _MAX_VALUES)
-        size = struct.calcsize(entry.format) * count
-        if entry.at + size > len(self.content):
+        count = min(entry.count, limit)
+        end = entry.start + struct.calcsize(entry.format) * count
+        if end > len(self.content):
             raise EOFError
-        return list(
-            struct.unpack(f"{self.order}{count}{entry.format}", self.content[entry.at : entry.at + size])
-        )
+        return list(struct.unpack(f"{self.order}{count}{entry.format}", self.content[entry.start : end]))
 
     def directories(self) -> Iterator[_Directory]:
         """Those of the chain and their sub-directories, each once and a bounded number."""
@@ -107,7 +107,7 @@ class _Reader:
             seen.add(at)
             directory, following = self.directory(at)
             waiting.append(following)
-            waiting.extend(self.values(directory, _SUB_DIRECTORIES)[:_MAX_DIRECTORIES])
+            waiting.extend(self.values(directory, _SUB_DIRECTORIES))
             yield directory
 
 
@@ -131,12 +131,18 @@ def raw_maker(content: Content) -> str | None:
 
 
 def is_cut(content: Content) -> bool:
-    """Does the first directory, or the pixels that it points to, lie past the end of the file?"""
+    """Does the first directory, or anything that it points to, lie past the end of the file?"""
     try:
         reader = _Reader(content)
         first, _ = reader.directory(reader.number(8 if reader.big else 4, reader.offset_format))
+        if any(entry.end > len(content) for entry in first.values()):
+            return True
         for offsets, sizes in ((_STRIP_OFFSETS, _STRIP_SIZES), (_TILE_OFFSETS, _TILE_SIZES)):
-            places = zip(reader.values(first, offsets), reader.values(first, sizes), strict=False)
+            places = zip(
+                reader.values(first, offsets, _MAX_STRIPS),
+                reader.values(first, sizes, _MAX_STRIPS),
+                strict=False,
+            )
             if any(offset + size > len(content) for offset, size in places):
                 return True
     except EOFError:

@@ -21,7 +21,9 @@ def check_boxes(content: Content) -> isobmff.Layout:
         missing = found.needed_bytes - len(content)
         raise ImageError("truncated_image", f"The picture is cut off: at least {missing} bytes are missing.")
     if not found.has_meta:
-        raise ImageError("corrupt_image", "The picture is damaged: it holds no description of itself.")
+        if found.has_movie:
+            raise ImageError("unsupported_type", "The file is a moving picture without a still one.")
+        raise ImageError("truncated_image", "The picture is cut off: all but its beginning is missing.")
     return found
 
 
