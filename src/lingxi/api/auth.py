@@ -56,7 +56,7 @@ async def authenticated(request: Request) -> Anyone:
         raise Unauthenticated("A token is needed: Authorization: Bearer lx_….")
     if caller is None:
         raise Unauthenticated("The token is not valid: unknown, expired or revoked.")
-    if caller.by_session and request.method not in _SAFE_METHODS and not _same_origin(request):
+    if caller.by_session and request.method not in _SAFE_METHODS and not is_same_origin(request):
         raise Forbidden("A changing request with a session needs an Origin header that names this server.")
     return caller
 
@@ -107,6 +107,21 @@ def seal_session(signer: Signer, caller: Anyone, expires_at: float) -> str:
     return signer.seal("session", orjson.dumps([str(caller.token_id), workspace, caller.role, expires_at]))
 
 
+async def start_session(deps: ApiDeps, secret: str) -> tuple[str, int] | None:
+    """A session for the holder of a bearer token: the cookie's value and its age in seconds; None for a bad token."""
+    caller = await _by_bearer(deps, [f"Bearer {secret}"])
+    if caller is None:
+        return None
+    seconds = deps.config.session_seconds
+    return seal_session(Signer(deps.config.secret_keys), caller, int(deps.clock()) + seconds), seconds
+
+
+async def session_of(deps: ApiDeps, request: Request) -> Anyone | None:
+    """Who the session cookie of a request says; None without one, or when it or its token holds no more."""
+    cookie = request.cookies.get(SESSION_COOKIE)
+    return await _by_session(deps, cookie) if cookie else None
+
+
 async def _by_session(deps: ApiDeps, cookie: str) -> Anyone | None:
     payload = Signer(deps.config.secret_keys).open("session", cookie)
     if payload is None:
@@ -121,7 +136,7 @@ async def _by_session(deps: ApiDeps, cookie: str) -> Anyone | None:
     return Anyone(UUID(token_id), role, None if workspace is None else UUID(workspace), by_session=True)
 
 
-def _same_origin(request: Request) -> bool:
+def is_same_origin(request: Request) -> bool:
     """Does Origin name the host that this request went to? A proxy may have ended TLS, so the scheme is not compared."""
     origin = request.headers.getlist("origin")
     return (
