@@ -42,11 +42,11 @@ def _build(deps: ApiDeps, routers: list[APIRouter], *, any_host: bool = False) -
         redirect_slashes=False,
         middleware=[
             Middleware(RequestContext, metrics=RequestMetrics(registry)),
+            Middleware(BodyLimits, limits=config.limits, object_prefix=objects.PREFIX),
             Middleware(Problems),
             Middleware(
                 RequestShape, limits=config.limits, allowed_hosts=("*",) if any_host else config.allowed_hosts
             ),
-            Middleware(BodyLimits, limits=config.limits, object_prefix=objects.PREFIX),
         ],
         exception_handlers={HTTPException: on_http_exception, RequestValidationError: on_validation_error},
     )

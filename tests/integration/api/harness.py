@@ -156,7 +156,8 @@ async def row_counts(pool: asyncpg.Pool[asyncpg.Record]) -> dict[str, int]:
             "select tablename from pg_tables where schemaname = 'public' and tablename <> 'alembic_version'"
         )
         return {
-            row["tablename"]: await connection.fetchval(f'select count(*) from "{row["tablename"]}"') for row in tables
+            row["tablename"]: await connection.fetchval(f'select count(*) from "{row["tablename"]}"')
+            for row in tables
         }
 
 

@@ -18,7 +18,12 @@ async def test_a_submitted_task_is_queued_and_can_be_read(editor: httpx.AsyncCli
     assert task["counts"] == {
         "total": 3, "queued": 3, "running": 0, "retrying": 0, "succeeded": 0, "failed": 0, "cancelled": 0,
     }  # fmt: skip
-    assert (task["priority"], task["metadata"], task["round"], task["cursor"]) == ("bulk", {"album": "a"}, 1, 1)
+    assert (task["priority"], task["metadata"], task["round"], task["cursor"]) == (
+        "bulk",
+        {"album": "a"},
+        1,
+        1,
+    )
     assert (await editor.get(f"media-tasks/{task['id']}")).json() == task
     items = (await editor.get(f"media-tasks/{task['id']}/items")).json()
     assert [item["ref"] for item in items["items"]] == ["r0", "r1", "r2"]
