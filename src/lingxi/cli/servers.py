@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -99,10 +99,11 @@ def demo(
 
 def api(port: PortOption = None, host: HostOption = None, data_dir: DataDirOption = DEFAULT_DATA_DIR) -> None:
     """Run the API with its dispatcher until SIGTERM."""
-    settings = running.settings_beside(data_dir, **_given(lingxi_port=port, lingxi_host=host))
-    from lingxi import bootstrap
+    from lingxi.bootstrap.api import run_api
 
-    _run(bootstrap.run_api(settings))
+    settings = running.settings_beside(data_dir, **_given(lingxi_port=port, lingxi_host=host))
+
+    _run(run_api(settings))
 
 
 def worker(
@@ -113,18 +114,19 @@ def worker(
     data_dir: DataDirOption = DEFAULT_DATA_DIR,
 ) -> None:
     """Run workers until SIGTERM."""
-    settings = running.settings_beside(data_dir, **_given(queue=queue))
-    from lingxi import bootstrap
+    from lingxi.bootstrap.worker import run_worker
 
-    _run(bootstrap.run_worker(settings, processes))
+    settings = running.settings_beside(data_dir, **_given(queue=queue))
+
+    _run(run_worker(settings, processes))
 
 
 def dispatcher(data_dir: DataDirOption = DEFAULT_DATA_DIR) -> None:
     """Run a dispatcher by itself until SIGTERM. The API has one in it."""
     settings = running.settings_beside(data_dir)
-    from lingxi import bootstrap
+    from lingxi.bootstrap.dispatcher import run_dispatcher
 
-    _run(bootstrap.run_dispatcher(settings))
+    _run(run_dispatcher(settings))
 
 
 def migrate(data_dir: DataDirOption = DEFAULT_DATA_DIR, as_json: JsonOption = False) -> None:
@@ -143,11 +145,12 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _run(service: Any) -> None:
-    """Runs a service's coroutine on uvloop; it handles its signals itself."""
+def _run(service: Coroutine[Any, Any, int]) -> None:
+    """Runs a service's coroutine on uvloop until it ends; it handles its signals itself, and says why it refuses."""
     import uvloop
 
+    from lingxi.bootstrap.common import EXIT_REFUSED
+
     status = uvloop.run(service)
-    sys.stdout.flush()
-    if isinstance(status, int) and status:
-        raise typer.Exit(status)
+    if status:
+        raise typer.Exit(Exit.NOT_POSSIBLE_HERE if status == EXIT_REFUSED else status)

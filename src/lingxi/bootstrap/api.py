@@ -1,0 +1,216 @@
+"""The API process: HTTP, event streams, pages, and the dispatcher on a thread of its own."""
+
+import asyncio
+import hashlib
+from collections.abc import Hashable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+from uuid import UUID
+
+from lingxi import names
+from lingxi.api.app import create_app, create_monitoring_app
+from lingxi.api.auth import SESSION_COOKIE, is_same_origin, session_of, start_session
+from lingxi.api.deps import ApiConfig, ApiDeps
+from lingxi.api.limits import Limits
+from lingxi.api.server import ApiServer, create_server, listen
+from lingxi.bootstrap.common import (
+    StartRefused,
+    close_pool,
+    make_registry,
+    prepare,
+    refuse_bad_redis,
+    secret_keys,
+    storage_url,
+    until_signalled,
+)
+from lingxi.bootstrap.dispatcher import dispatcher_config
+from lingxi.broker.client import api_client
+from lingxi.broker.hints import HintListener, Hints
+from lingxi.db.query import sql
+from lingxi.db.session import Pool, connect, create_pool, is_unavailable, transaction
+from lingxi.domain.ids import parse_uuid
+from lingxi.imaging.children import DecoderConfig, Decoders
+from lingxi.observability.logging import get_logger
+from lingxi.outbox.thread import DispatcherThread
+from lingxi.services.tokens import still_valid
+from lingxi.settings import Settings
+from lingxi.storage import Storage, open_storage
+from lingxi.stream.hub import Hub, HubConfig
+from lingxi.stream.reader import PostgresReader
+from lingxi.stream.tokens import StreamTokens
+from lingxi.web.routes import PagesDeps, Session, SignedIn, pages_routes
+
+_log = get_logger("bootstrap.api")
+_RETRY_SECONDS = 1.0
+_SECRET_FINGERPRINT = "secret_key"  # noqa: S105 - the name of a row
+
+
+async def run_api(settings: Settings) -> int:
+    """The API with its dispatcher and its event streams."""
+    prepare(settings, "api")
+    return await until_signalled(lambda stop: _serve_api(settings, stop))
+
+
+async def _serve_api(settings: Settings, stop: asyncio.Event) -> None:
+    await refuse_bad_redis(settings.redis_url)
+    async with AsyncExitStack() as stack:
+        sockets = [listen(settings.lingxi_host, settings.lingxi_port)]
+        deps = await _api_deps(settings, stack)
+        app = create_app(deps)
+        app.router.routes.extend(pages_routes(_pages_deps(deps)))
+        servers = [(create_server(app, grace_seconds=settings.grace_seconds), sockets)]
+        if settings.metrics_bind:
+            host, _, port = settings.metrics_bind.rpartition(":")
+            monitoring = create_server(create_monitoring_app(deps), grace_seconds=1)
+            servers.append((monitoring, [listen(host.strip("[]") or "127.0.0.1", int(port))]))
+        dispatcher = DispatcherThread(dispatcher_config(settings))
+        dispatcher.start()
+        _listen_to_hints(settings, deps.hub, dispatcher, stack)
+        deps.hub.start()
+        _log.info("api_started", address="{}:{}".format(*sockets[0].getsockname()[:2]))
+        await _serve_until(stop, servers, deps, dispatcher)
+    _log.info("api_stopped")
+
+
+async def _serve_until(
+    stop: asyncio.Event, servers: list[tuple[ApiServer, Any]], deps: ApiDeps, dispatcher: DispatcherThread
+) -> None:
+    """Serve until the stop. Streams never end by themselves and the server would wait for them: they are told first."""
+    serving = [asyncio.create_task(server.serve(sockets=sockets)) for server, sockets in servers]
+    stopped = asyncio.create_task(stop.wait())
+    agreed = asyncio.create_task(agree_on_secret_key(deps.pool, deps.config.secret_keys))
+    try:
+        waiting: set[asyncio.Task[Any]] = {stopped, *serving, agreed}
+        while not stopped.done():
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # a server that ended or a key that differs raises here
+            if any(task in done for task in serving):
+                break
+    finally:
+        agreed.cancel()
+        stopped.cancel()
+        await deps.hub.close()
+        for server, _ in servers:
+            server.should_exit = True
+        await asyncio.gather(*serving, return_exceptions=True)
+        if not await asyncio.to_thread(dispatcher.stop):
+            _log.warning("dispatcher_still_busy")
+
+
+async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
+    pool = await create_pool(
+        settings.database_url, name="lingxi-api", min_size=0, max_size=settings.database_pool_size
+    )
+    stack.push_async_callback(close_pool, pool)
+    client = api_client(settings.redis_url)
+    stack.push_async_callback(client.aclose)
+    hints = Hints(client)
+    stack.push_async_callback(hints.close)
+    storage: Storage = open_storage(storage_url(settings))
+    stack.push_async_callback(storage.close)
+    decoders = Decoders(DecoderConfig())  # starts no process until it is asked to decode
+    stack.push_async_callback(decoders.close)
+    keys = secret_keys(settings)
+    return ApiDeps(
+        config=ApiConfig(
+            secret_keys=keys,
+            allowed_hosts=("localhost", "127.0.0.1", "::1", settings.lingxi_host, *settings.allowed_hosts),
+            limits=Limits(
+                max_body_bytes=settings.max_body_bytes,
+                max_object_bytes=settings.max_object_bytes,
+                body_timeout_seconds=settings.body_timeout_seconds,
+            ),
+            serve_monitoring=not settings.metrics_bind,
+            queues=settings.deployed_queues,
+        ),
+        pool=pool,
+        redis=client,
+        hints=hints,
+        registry=make_registry(settings, decoders, pool),
+        storage=storage,
+        hub=_hub(settings, pool, stack),
+        stream_tokens=StreamTokens(keys),
+    )
+
+
+def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
+    async def open_connection() -> Any:
+        return await connect(settings.database_url, name="lingxi-stream", hot=True)
+
+    async def check_access(grants: Sequence[Hashable]) -> set[Hashable]:
+        async with pool.acquire(timeout=5) as connection:
+            valid = await still_valid(connection, [grant for grant in grants if isinstance(grant, UUID)])
+        return set(valid)
+
+    readers = PostgresReader(open_connection), PostgresReader(open_connection)
+    for reader in readers:
+        stack.push_async_callback(reader.close)
+    config = HubConfig(
+        poll_seconds=settings.stream_poll_ms / 1000,
+        heartbeat_seconds=settings.stream_heartbeat_seconds,
+        access_check_seconds=settings.stream_access_check_seconds,
+    )
+    return Hub(*readers, check_access, config)
+
+
+def _listen_to_hints(
+    settings: Settings, hub: Hub, dispatcher: DispatcherThread, stack: AsyncExitStack
+) -> None:
+    def heard(channel: str, payload: bytes) -> None:
+        match channel:
+            case names.HINT_OUTBOX:
+                dispatcher.wake()
+            case names.HINT_TASKS:
+                hub.hint([task_id for text in payload.decode().split(",") if (task_id := parse_uuid(text))])
+            case names.HINT_ACCESS:
+                hub.hint_access()
+            case names.PROGRESS_CHANNEL:
+                hub.item_progress(payload)
+
+    def connected() -> None:
+        hub.hint_all()
+        dispatcher.wake()
+
+    channels = (names.HINT_OUTBOX, names.HINT_TASKS, names.HINT_ACCESS, names.PROGRESS_CHANNEL)
+    listener = HintListener(settings.redis_url, channels, heard, connected)
+    listener.start()
+    stack.push_async_callback(listener.stop)
+
+
+def _pages_deps(deps: ApiDeps) -> PagesDeps:
+    async def sign_in(secret: str) -> Session | None:
+        session = await start_session(deps, secret)
+        return None if session is None else Session(*session)
+
+    async def who(request: Any) -> SignedIn | None:
+        caller = await session_of(deps, request)
+        if caller is None or caller.workspace_id is None:
+            return None
+        return SignedIn(caller.workspace_id, caller.role)
+
+    return PagesDeps(deps.pool, SESSION_COOKIE, sign_in, who, is_same_origin)
+
+
+async def agree_on_secret_key(pool: Pool, keys: Sequence[bytes]) -> None:
+    """StartRefused when another API process signs with a key that this one does not know.
+
+    The database remembers a fingerprint of the signing key. Who knows that key may replace it by its own: that is a rotation.
+    """
+    prints = [hashlib.sha256(b"lingxi secret key\0" + key).hexdigest() for key in keys]
+    while True:
+        try:
+            async with transaction(pool) as connection:
+                held = await connection.fetchval(sql("deployment/remember"), _SECRET_FINGERPRINT, prints[0])
+                if held in prints[1:]:
+                    await connection.execute(sql("deployment/set"), _SECRET_FINGERPRINT, prints[0])
+            break
+        except Exception as error:
+            if not is_unavailable(error) and type(error).__name__ != "UndefinedTableError":
+                raise
+            await asyncio.sleep(_RETRY_SECONDS)
+    if held not in prints:
+        raise StartRefused(
+            "LINGXI_SECRET_KEY differs from that of the other API processes on this database: give all the same; "
+            "to rotate it, give the new and the old one, comma-separated."
+        )

@@ -1,0 +1,104 @@
+"""What every process does first, and what several of them need."""
+
+import asyncio
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from lingxi.broker.checks import server_report
+from lingxi.broker.client import api_client
+from lingxi.broker.errors import BrokerUnavailable
+from lingxi.db.session import Pool
+from lingxi.imaging.children import Decoders
+from lingxi.observability import failpoints
+from lingxi.observability.logging import configure, get_logger
+from lingxi.processors.demo_drill import DRILL
+from lingxi.processors.media_verify import MediaVerify
+from lingxi.processors.registry import Registry
+from lingxi.settings import Settings, SettingsError
+from lingxi.worker.shutdown import StopSignals
+
+_log = get_logger("bootstrap")
+
+EXIT_REFUSED = 78  # EX_CONFIG: started again it would refuse again
+
+
+class StartRefused(Exception):
+    """The configuration or a server is such that running would do harm; the message says what to mend."""
+
+
+def prepare(settings: Settings, role: str) -> None:
+    """Logging and, in tests, failpoints."""
+    configure(settings.log_level, role=role, pid=os.getpid())
+    if settings.lingxi_failpoints:
+        failpoints.arm(settings.lingxi_failpoints, settings.lingxi_failpoints_dir)
+
+
+def storage_url(settings: Settings) -> str:
+    """STORAGE_URL, or the folder in the data folder."""
+    return settings.storage_url or (settings.data_dir / "objects").as_uri()
+
+
+def secret_keys(settings: Settings) -> tuple[bytes, ...]:
+    """The keys that were set, else the one in the data folder, made at the first start."""
+    if settings.secret_keys:
+        return settings.secret_keys
+    path = settings.data_dir / "secret-key"
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"secret-key.{secrets.token_hex(8)}")
+    if not path.exists():
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(48))
+        with suppress(FileExistsError):  # a process beside us was first: its key holds
+            os.link(draft, path)
+        draft.unlink()
+    return (path.read_text("ascii").strip().encode(),)
+
+
+def make_registry(settings: Settings, decoders: Decoders, pool: Pool) -> Registry:
+    """The processors of this deployment. The API needs them too: they know what an input must look like."""
+    verify = MediaVerify(decoders, lambda: pool.acquire(timeout=5), settings.data_dir / "scratch")
+    return Registry([DRILL, verify.processor()], settings.deployed_queues)
+
+
+async def refuse_bad_redis(url: str) -> None:
+    """StartRefused when Redis would lose jobs (eviction policy, version, a replica). Away is no reason: it may come."""
+    client = api_client(url)
+    try:
+        report = await server_report(client)
+    except BrokerUnavailable as error:
+        _log.warning("redis_unavailable_at_start", reason=str(error)[:200])
+        return
+    finally:
+        await client.aclose()
+    for note in report.notes:
+        _log.info("redis_note", note=note)
+    if not report.ok:
+        raise StartRefused(" ".join(report.problems))
+
+
+async def until_signalled(work: Callable[[asyncio.Event], Any]) -> int:
+    """Run `work(stop)` until it ends; the first SIGTERM or SIGINT sets `stop`, a second ends the process at once."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def asked() -> None:
+        loop.call_soon_threadsafe(stop.set)
+
+    StopSignals(asked).install()
+    try:
+        await work(stop)
+    except (StartRefused, SettingsError) as refused:
+        print(f"lingxi: {refused}", file=sys.stderr)  # noqa: T201 - one plain sentence for who starts it
+        return EXIT_REFUSED
+    return 0
+
+
+async def close_pool(pool: Pool) -> None:
+    try:
+        await asyncio.wait_for(pool.close(), 5)
+    except Exception as error:
+        _log.warning("close_failed", what="postgres", reason=type(error).__name__)
+        pool.terminate()

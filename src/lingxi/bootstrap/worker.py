@@ -1,0 +1,107 @@
+"""Worker processes: a parent that watches, children that work and sweep."""
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from lingxi.bootstrap.common import (
+    EXIT_REFUSED,
+    StartRefused,
+    close_pool,
+    make_registry,
+    prepare,
+    refuse_bad_redis,
+    storage_url,
+)
+from lingxi.broker.client import worker_client
+from lingxi.broker.connection import connection_factory
+from lingxi.broker.hints import Hints
+from lingxi.broker.marker import WipeMarker
+from lingxi.broker.queue import BullQueue
+from lingxi.db.session import create_pool
+from lingxi.imaging.children import DecoderConfig, Decoders
+from lingxi.maintenance.sweeper import Sweeper
+from lingxi.settings import Settings, child_environment, load_settings
+from lingxi.storage import open_storage
+from lingxi.worker.child import run_worker_process
+from lingxi.worker.config import WorkerConfig, worker_name
+from lingxi.worker.process import WorkerProcess
+from lingxi.worker.supervisor import Supervisor, SupervisorConfig
+
+
+async def run_worker(settings: Settings, processes: int = 1) -> int:
+    """The parent of `processes` worker processes. It must be awaited on the main thread: its children die with it."""
+    prepare(settings, "supervisor")
+    try:
+        await refuse_bad_redis(settings.redis_url)
+    except StartRefused as refused:
+        print(f"lingxi: {refused}", file=sys.stderr)  # noqa: T201
+        return EXIT_REFUSED
+    parent = str(os.getpid())
+    config = SupervisorConfig(
+        command=lambda boot: [sys.executable, "-m", "lingxi.bootstrap.worker", boot, parent],
+        processes=processes,
+        database_url=settings.database_url,
+        stop_seconds=worker_config(settings, "").longest_stop_seconds,
+        environment=child_environment(**_as_environment(settings)),
+    )
+    return await Supervisor(config).run()
+
+
+def _as_environment(settings: Settings) -> dict[str, str]:
+    """The settings as a child reads them, options of the command line included."""
+    values = settings.model_dump()
+    values["lingxi_data_dir"] = settings.data_dir
+    return {name: "" if value is None else str(value) for name, value in values.items()}
+
+
+def worker_config(settings: Settings, name: str) -> WorkerConfig:
+    """The worker's part of the settings."""
+    return WorkerConfig(
+        name=name,
+        database_url=settings.database_url,
+        redis_url=settings.redis_url,
+        queues=settings.served_queues,
+        concurrency=settings.concurrency,
+        lease_seconds=settings.lease_seconds,
+        lease_renew_seconds=settings.lease_renew_seconds,
+        heartbeat_seconds=settings.heartbeat_seconds,
+        grace_seconds=settings.grace_seconds,
+    )
+
+
+@asynccontextmanager
+async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProcess]:
+    """A worker process with its sweep, its decoders and its storage; all closed at the end."""
+    async with AsyncExitStack() as stack:
+        pool = await create_pool(settings.database_url, name=name, min_size=0, max_size=6)
+        stack.push_async_callback(close_pool, pool)
+        client = worker_client(settings.redis_url)
+        stack.push_async_callback(client.aclose)
+        hints = Hints(client)
+        stack.push_async_callback(hints.close)
+        storage = open_storage(storage_url(settings))
+        stack.push_async_callback(storage.close)
+        decoders = Decoders(DecoderConfig())
+        stack.push_async_callback(decoders.close)
+        connections = connection_factory(settings.redis_url)
+        queues = {queue: BullQueue(queue, connections, token=name) for queue in settings.deployed_queues}
+        for bull in queues.values():
+            stack.push_async_callback(bull.close)
+        sweeper = Sweeper(pool, queues, WipeMarker(client), hints, settings.sweep_interval_seconds)
+        registry = make_registry(settings, decoders, pool)
+        processors = {
+            queue: registry.get(queue) for queue in registry.available() if queue in settings.served_queues
+        }
+        yield WorkerProcess(worker_config(settings, name), processors, storage=storage, beside=[sweeper])
+
+
+def _worker_child(boot: str, parent_pid: int) -> int:
+    settings = load_settings()
+    prepare(settings, "worker")
+    return run_worker_process(lambda: open_worker(settings, worker_name(boot)), parent_pid=parent_pid)
+
+
+if __name__ == "__main__":
+    sys.exit(_worker_child(sys.argv[1], int(sys.argv[2])))
