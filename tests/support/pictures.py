@@ -49,6 +49,12 @@ def cut(data: bytes, share: float = 0.6) -> bytes:
     return data[: int(len(data) * share)]
 
 
+def damaged(data: bytes) -> bytes:
+    """A byte in the middle was changed."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 0xFF]) + data[middle + 1 :]
+
+
 def png_declaring(width: int, height: int, *, interlaced: bool = False) -> bytes:
     """A tiny PNG whose header asks for `width` x `height`: a bomb before its pixels."""
 

@@ -3,8 +3,7 @@
 import unicodedata
 from typing import Final
 
-MAX_CHARACTERS: Final = 255
-MAX_BYTES: Final = 1024
+MAX_CHARACTERS: Final = 255  # so at most 1,020 bytes of UTF-8
 
 _REFUSED = {
     "Cc": "a control character",
@@ -17,8 +16,8 @@ _REFUSED = {
 def normalise_object_name(name: str) -> str:
     """The name in NFC, the one form under which it is kept and found (a Mac may send another one).
 
-    ValueError, with a sentence that names the problem, for a name that is empty, longer than 255 characters or 1,024
-    bytes of UTF-8, holds control characters or line breaks, or has an empty, `.` or `..` segment between slashes.
+    ValueError, with a sentence that names the problem, for a name that is empty, longer than 255 characters,
+    holds control characters or line breaks, or has an empty, `.` or `..` segment between slashes.
     """
     if not name:
         raise ValueError("The name is empty.")
@@ -30,8 +29,6 @@ def normalise_object_name(name: str) -> str:
     name = unicodedata.normalize("NFC", name)
     if len(name) > MAX_CHARACTERS:
         raise ValueError(f"The name is longer than {MAX_CHARACTERS} characters.")
-    if len(name.encode()) > MAX_BYTES:
-        raise ValueError(f"The name is longer than {MAX_BYTES} bytes of UTF-8.")
     for segment in name.split("/"):
         if not segment:
             raise ValueError("The name has an empty segment: it begins or ends with '/', or holds '//'.")

@@ -21,6 +21,7 @@ from tests.support.pictures import (
     FORMATS,
     HEIC_48x32,
     cut,
+    damaged,
     jpeg_declaring,
     picture,
     png_declaring,
@@ -157,9 +158,7 @@ async def test_a_cut_heic_or_jpeg_is_never_half_a_picture(decoders: Decoders, sh
 
 
 async def test_damage_in_the_middle_is_corrupt(decoders: Decoders) -> None:
-    data = bytearray(picture("png", 200, 200))
-    data[len(data) // 2] ^= 0xFF
-    assert await code_of(decoders, bytes(data)) == "corrupt_image"
+    assert await code_of(decoders, damaged(picture("png", 200, 200))) == "corrupt_image"
 
 
 async def test_junk_between_segments_harms_nobody(decoders: Decoders) -> None:
