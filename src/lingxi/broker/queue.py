@@ -107,10 +107,10 @@ class BullQueue:
         self._token = token
         self._templates = Templates(physical, token, lock_ms)
         self._stalled_check_ms = stalled_check_ms
-        # BullMQ lists a queue's workers by the names of their clients.
-        client_name = f"{BULL_PREFIX}:{base64.b64encode(physical.encode()).decode()}"
-        self._calls = Link(connection_factory, client_name)
-        self._waits = Link(connection_factory, f"{client_name}:w:{token}")
+        # BullMQ takes a client of this name for a worker of the queue; ours are those that wait for work.
+        worker_name = f"{BULL_PREFIX}:{base64.b64encode(physical.encode()).decode()}:w:{token}"
+        self._calls = Link(connection_factory, f"lingxi:{physical}:{token}")
+        self._waits = Link(connection_factory, worker_name)
         self._next_delayed_ms = 0
 
     # ── adding ───────────────────────────────────────────────────────────────────────────────────────────
