@@ -36,7 +36,7 @@ select 'items.queued', t.type, t.workspace_id, t.id, 1, p, p + 499, 500, t.creat
   from media_tasks t, generate_series(1, 501, 500) p;
 insert into outbox_events (type, workspace_id, task_id, round, published_at)
 select 'task.ended', workspace_id, id, 1, finished_at from media_tasks;
-insert into audit_log (workspace_id, verb, target) select workspace_id, 'task.submit', id::text from media_tasks;
+insert into audit_log (workspace_id, verb, target) select workspace_id, 'task.submit', 'task:' || id from media_tasks;
 """
 
 

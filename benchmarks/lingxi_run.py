@@ -129,7 +129,7 @@ async def _check(connection: asyncpg.Connection, task_ids: list[Any], work: Work
         "select count(*) from media_task_attempts where task_id = any($1)", task_ids
     )
     audits = await connection.fetchval(
-        "select count(*) from audit_log where target = any($1)", [str(i) for i in task_ids]
+        "select count(*) from audit_log where target = any($1)", [f"task:{task_id}" for task_id in task_ids]
     )
     if broken or attempts or len(set(task_ids)) != work.tasks or audits != work.tasks:
         raise RuntimeError(

@@ -21,7 +21,7 @@ from lingxi.services.workspaces import create_workspace
 ROOT = pathlib.Path(__file__).parent.parent
 TEMPLATE = "bench_template"
 QUEUE = "demo:drill"
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 POLL_SECONDS = 0.02
 
 
@@ -86,15 +86,16 @@ async def running_stack(
         worker = None
         if processes:
             argv = [*command, "worker", "--processes", str(processes)]
+            (servers.root / "worker.log").unlink(missing_ok=True)
             worker = await stack.enter_async_context(
                 child(argv, env=env, log=servers.root / "worker.log", talks=False)
             )
         running = Stack(port, token, api, worker)
-        await _until_ready(running)
+        await _until_ready(running, processes)
         yield running
 
 
-async def _until_ready(stack: Stack) -> None:
+async def _until_ready(stack: Stack, processes: int) -> None:
     """The API answers, and the queue has a heartbeat when there is to be a worker."""
     deadline = time.monotonic() + START_SECONDS
     while True:
@@ -102,7 +103,7 @@ async def _until_ready(stack: Stack) -> None:
             if process.process.returncode is not None:
                 raise RuntimeError(f"Lingxi ended early: {process.log.read_text(errors='replace')[-2000:]}")
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            if await _is_ready(stack):
+            if await _is_ready(stack, processes):
                 return
         if time.monotonic() > deadline:
             raise RuntimeError(
@@ -111,15 +112,17 @@ async def _until_ready(stack: Stack) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _is_ready(stack: Stack) -> bool:
+async def _is_ready(stack: Stack, processes: int) -> bool:
     http = await HttpConnection.open(stack.port)
     try:
-        if (await http.get("/health/ready")).status != 200:
+        if (await http.get("/api/v1/health/ready")).status != 200:
             return False
         if stack.worker is None:
             return True
+        if stack.worker.log.read_bytes().count(b'"worker_started"') < processes:
+            return False  # the queue's heartbeat would tell of the first of them only
         queues = (await http.get("/api/v1/health/queues")).json()["queues"]
-        return any(one["queue"] == QUEUE and one["heartbeatAgeSeconds"] is not None for one in queues)
+        return any(one["queue"] == QUEUE and one["heartbeat"]["state"] == "fresh" for one in queues)
     finally:
         http.close()
 
