@@ -80,6 +80,7 @@ REPLAYED_HEADER = {
         "schema": {"type": "string", "const": "true"},
     }
 }
+EMPTY_BODY = {"application/json": {"schema": {"type": "object", "maxProperties": 0}, "example": {}}}
 LOCATION_HEADER = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
 
 

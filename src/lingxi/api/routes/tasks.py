@@ -194,6 +194,8 @@ async def items(
         example=examples.CANCELLED,
         headers=doc.REPLAYED_HEADER,
         errors=(*doc.AUTHENTICATED, doc.NOT_FOUND, *doc.WITH_BODY, *doc.WITH_KEY, doc.STATE),
+        body_content=doc.EMPTY_BODY,
+        body_required=False,
         parameters=[doc.KEY_PARAMETER],
     ),
 )
@@ -214,6 +216,8 @@ async def cancel(request: Request, caller: Editor, task_id: TaskIdText) -> Respo
         example=examples.RETRIED,
         headers=doc.REPLAYED_HEADER,
         errors=(*doc.AUTHENTICATED, doc.NOT_FOUND, *doc.WITH_BODY, *doc.WITH_KEY, doc.STATE),
+        body_content=doc.EMPTY_BODY,
+        body_required=False,
         parameters=[doc.KEY_PARAMETER],
     ),
 )
