@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -60,14 +60,11 @@ def check(data_dir: DataDirOption = DEFAULT_DATA_DIR, as_json: JsonOption = Fals
         raise typer.Exit(Exit.NOT_SUCCEEDED)
 
 
-def conform(
-    context: typer.Context,
-    url: Annotated[str, typer.Argument(metavar="URL", help="The server to try.")],
-) -> None:
+def conform(context: typer.Context) -> None:
     """Try a server's event streams against the rules. Over HTTP only."""
     from lingxi.conformance.__main__ import main as run_conformance
 
-    raise typer.Exit(run_conformance([url, *context.args]))
+    raise typer.Exit(run_conformance(context.args))
 
 
 async def _look(data_dir: Path) -> list[Finding]:

@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lingxi.cli import running
 from lingxi.cli.children import Child
@@ -202,6 +202,5 @@ async def _is_ready(http: object) -> bool:
     return queues.status_code == 200 and all(_has_heartbeat(queue) for queue in queues.json()["queues"])
 
 
-def _has_heartbeat(queue: Mapping[str, object]) -> bool:
-    age = queue.get("heartbeatAgeSeconds")
-    return isinstance(age, int | float) and age >= 0
+def _has_heartbeat(queue: Mapping[str, Any]) -> bool:
+    return queue["heartbeat"]["ageSeconds"] is not None
