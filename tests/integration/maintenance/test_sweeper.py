@@ -1,0 +1,181 @@
+"""The sweep finds what was lost and leaves alone what lives."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from lingxi.broker.client import api_client
+from lingxi.broker.connection import connection_factory
+from lingxi.broker.hints import Hints
+from lingxi.broker.marker import WipeMarker
+from lingxi.broker.queue import BullQueue
+from lingxi.db.session import create_pool
+from lingxi.maintenance.sweeper import SweepCounts, Sweeper
+from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
+from lingxi.services.claim_items import Claim, ItemKey, claim_items
+from tests.support.waiting import wait_until
+from tests.support.work import Work
+
+QUEUE = "demo:drill"
+
+
+class Sweep:
+    """A sweeper on a test's servers."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.client = api_client(work.redis_url)
+        self.queue = BullQueue(QUEUE, connection_factory(work.redis_url), token="sweep")
+        self.sweeper = Sweeper(
+            work.pool, {QUEUE: self.queue}, WipeMarker(self.client), Hints(self.client), interval_seconds=0.0
+        )
+
+    async def once(self) -> SweepCounts:
+        return await self.sweeper.run_once()
+
+    async def close(self) -> None:
+        await self.queue.close()
+        await self.client.aclose()
+
+    async def dispatch(self) -> None:
+        """Send all that is due."""
+        dispatcher = Dispatcher(DispatcherConfig(self.work.database_url, self.work.redis_url))
+        await dispatcher.run_once()
+        await dispatcher.close()
+
+    async def claim(self, task: UUID, *positions: int, lease_seconds: float = 60.0) -> list[Claim]:
+        async with self.work.pool.acquire() as connection, connection.transaction():
+            return await claim_items(
+                connection,
+                QUEUE,
+                [ItemKey(task, position) for position in positions],
+                worker="dead:1:boot",
+                lease_seconds=lease_seconds,
+                time_limit_seconds=60.0,
+            )
+
+    async def waiting_jobs(self) -> int:
+        return await self.queue.waiting()
+
+    async def states(self, task: UUID) -> list[str]:
+        rows = await self.work.pool.fetch(
+            "select state from media_task_items where task_id = $1 order by position", task
+        )
+        return [row["state"] for row in rows]
+
+
+@pytest.fixture
+async def sweep(pool, database_url, redis_url):  # type: ignore[no-untyped-def]
+    made = Sweep(await Work.begin(pool, database_url, redis_url))
+    yield made
+    await made.close()
+
+
+async def test_an_expired_lease_is_lost_and_charged(sweep: Sweep) -> None:
+    task = await sweep.work.submit({}, {}, {})
+    await sweep.claim(task, 1, lease_seconds=0.01)
+    await sweep.claim(task, 2)
+    await wait_until(lambda: _expired(sweep, task))
+    counts = await sweep.once()
+    assert (counts.lost, counts.failed) == (1, 0)
+    assert await sweep.states(task) == ["retrying", "running", "queued"]  # live work is left alone
+    attempts = await sweep.work.pool.fetch("select outcome, error_code from media_task_attempts")
+    assert [tuple(row) for row in attempts] == [("lost", "worker_lost")]
+
+
+async def test_a_poison_item_ends(sweep: Sweep) -> None:
+    task = await sweep.work.submit({}, max_attempts=2)
+    for expected in ("retrying", "failed"):
+        await sweep.claim(task, 1, lease_seconds=0.01)
+        await wait_until(lambda: _expired(sweep, task))
+        await sweep.once()
+        assert await sweep.states(task) == [expected]
+    assert await sweep.work.pool.fetchval("select error_code from media_task_items") == "worker_lost"
+    assert await sweep.work.pool.fetchval("select status from media_tasks") == "failed"
+
+
+async def test_a_wiped_redis_gets_its_jobs_back(sweep: Sweep) -> None:
+    await sweep.once()
+    task = await sweep.work.submit(*[{}] * 20)
+    await sweep.dispatch()
+    assert await sweep.waiting_jobs() == 20
+    await sweep.claim(task, 1, 2)
+    await sweep.client.flushall()
+    counts = await sweep.once()
+    assert (counts.wiped, counts.requeued) == (True, 18)
+    await sweep.dispatch()
+    assert await sweep.waiting_jobs() == 18
+    again = await sweep.once()
+    assert (again.wiped, again.requeued) == (False, 0)
+
+
+async def test_a_single_lost_job_is_found_without_a_wipe(sweep: Sweep) -> None:
+    await sweep.once()
+    await sweep.work.submit({}, {}, {})
+    await sweep.dispatch()
+    lost = await sweep.client.keys("bull:demo-drill:*-*")
+    await sweep.client.delete(lost[0])
+    assert (await sweep.once()).requeued == 1
+    await sweep.dispatch()
+    assert await sweep.waiting_jobs() == 4  # three bells, one of them for nothing, and the new one
+
+
+async def test_what_is_on_its_way_is_not_sent_again(sweep: Sweep) -> None:
+    """Items whose event was not published, is due later, or is a dead letter are not lost."""
+    await sweep.once()
+    task = await sweep.work.submit({}, {})
+    assert (await sweep.once()).requeued == 0
+    await sweep.work.pool.execute("update outbox_events set last_error = 'dead_lettered', attempts = 10")
+    await sweep.client.flushall()
+    counts = await sweep.once()
+    assert (counts.wiped, counts.requeued) == (True, 0)
+    assert await sweep.states(task) == ["queued", "queued"]
+
+
+async def test_a_restored_old_copy_is_recognised(sweep: Sweep) -> None:
+    """A marker that is not the one which PostgreSQL remembers: this Redis is not what we left."""
+    await sweep.once()
+    await sweep.client.set("lingxi:marker", "from an hour ago")
+    assert (await sweep.once()).wiped
+    assert not (await sweep.once()).wiped
+
+
+async def test_two_sweeps_at_once(sweep: Sweep) -> None:
+    task = await sweep.work.submit(*[{}] * 50)
+    await sweep.claim(task, *range(1, 51), lease_seconds=0.01)
+    await wait_until(lambda: _expired(sweep, task, 50))
+    second = Sweep(sweep.work)
+    counts = await asyncio.gather(sweep.once(), second.once())
+    await second.close()
+    assert sum(one.lost for one in counts) == 50
+    assert await sweep.work.pool.fetchval("select count(*) from media_task_attempts") == 50
+
+
+async def test_an_outage_only_delays_it(own_postgres, redis_url) -> None:  # type: ignore[no-untyped-def]
+    own_postgres.stop()
+    pool = await create_pool(own_postgres.url, name="sweep", min_size=0)
+    client = api_client(redis_url)
+    sweeper = Sweeper(pool, {}, WipeMarker(client), Hints(client), interval_seconds=0.05)
+    running = asyncio.create_task(sweeper.run())
+    await asyncio.sleep(0)
+    own_postgres.start()
+    await wait_until(lambda: _marker(client), timeout_seconds=30)
+    sweeper.stop()
+    await asyncio.wait_for(running, 10)
+    await client.aclose()
+    await pool.close()
+
+
+async def _marker(client) -> bool:  # type: ignore[no-untyped-def]
+    return await client.get("lingxi:marker") is not None
+
+
+async def _expired(sweep: Sweep, task: UUID, count: int = 1) -> bool:
+    expired = await sweep.work.pool.fetchval(
+        "select count(*) from media_task_items where task_id = $1 and state = 'running' and lease_expires_at < clock_timestamp()",
+        task,
+    )
+    return bool(expired == count)
