@@ -285,7 +285,7 @@ def _photos(given: Path | None, folder: Path) -> list[Path]:
         from lingxi.imaging.samples import make_sample_photos
 
         folder.mkdir()
-        return sorted(make_sample_photos(folder))
+        return sorted(photo.path for photo in make_sample_photos(folder))
     files = sorted(path for path in given.iterdir() if path.is_file() and not path.name.startswith("."))
     if not files:
         raise usage(f"--photos: there is no file in {given}")
