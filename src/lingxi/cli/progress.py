@@ -63,11 +63,14 @@ class ProgressView:
         *,
         on_frame: Callable[[Frame, TaskState], None] | None = None,
         indent: str = "",
+        tell_frames: bool = True,
     ) -> None:
+        """With `tell_frames`, --json writes a line a frame."""
         self.state = TaskState()
         self._output = output
         self._on_frame = on_frame
         self._indent = indent
+        self._tell_frames = tell_frames
         self._live: Live | None = None
         self._last_line = ""
         self._last_line_at = 0.0
@@ -96,7 +99,8 @@ class ProgressView:
             self._note = f"{frame.reason}; connecting again"
         elif not isinstance(frame, Closing):
             self._note = ""
-        self._output.line(_frame_to_wire(frame))
+        if self._tell_frames:
+            self._output.line(_frame_to_wire(frame))
         if self._live is not None:
             self._live.update(self._bar())
         else:

@@ -76,8 +76,10 @@ class Stack:
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self.port = _usable_port(self._settings.lingxi_host, self.port)
-        self._start_servers()
-        self._interrupts.check()
+        try:
+            self._start_servers()
+        finally:
+            self._interrupts.check()  # also when a start failed because Ctrl-C reached one of its tools
         await self._interrupts.unless_asked(self._prepare_database())
         await self._start_children()
         await self._interrupts.unless_asked(self._wait_until_ready())
