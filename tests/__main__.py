@@ -30,5 +30,12 @@ def _has(given: list[str], short: str, long: str | None = None) -> bool:
     )
 
 
+def main(given: list[str]) -> int:
+    """pytest's exit code; nothing left to run is a success when resuming."""
+    code = int(pytest.main(arguments(given)))
+    nothing_left = code == pytest.ExitCode.NO_TESTS_COLLECTED and "--resume" in given
+    return 0 if nothing_left else code
+
+
 if __name__ == "__main__":
-    sys.exit(pytest.main(arguments(sys.argv[1:])))
+    sys.exit(main(sys.argv[1:]))
