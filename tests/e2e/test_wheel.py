@@ -106,7 +106,7 @@ def test_the_installed_package_finds_its_pages_and_servers(installed: Path) -> N
         "assert 'site-packages' in str(find_postgres_binaries()), find_postgres_binaries()\n"
         "assert 'site-packages' in str(find_valkey_server()), find_valkey_server()\n"
         "importlib.import_module('lingxi.api')\n"
-        "importlib.import_module('lingxi.bootstrap')\n"
+        "importlib.import_module('lingxi.bootstrap.api')\n"
     )
     done = subprocess.run(
         [str(installed / "python"), "-I", "-c", code], cwd="/", capture_output=True, text=True, check=False

@@ -184,9 +184,8 @@ class Supervised(ABC):
         self.folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.folder / "owner.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(
-                descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB
-            )  # close-on-exec: the server does not inherit it
+            # the descriptor closes at exec, so the server does not hold the lock for a dead owner
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = os.read(descriptor, 32).decode(errors="replace").strip()
             os.close(descriptor)
