@@ -30,6 +30,7 @@ class Claim:
     ref: str | None
     input: str
     deadline_at: datetime
+    suspect: bool = False  # its last attempt was lost: it may have killed its worker
 
 
 async def claim_items(
@@ -40,8 +41,12 @@ async def claim_items(
     worker: str,
     lease_seconds: float,
     time_limit_seconds: float,
+    suspects: int | None = None,
 ) -> list[Claim]:
-    """Claim those of `keys` that wait, are due and are of this queue; the rest is final, running elsewhere, or unknown."""
+    """Claim those of `keys` that wait, are due and are of this queue; the rest is final, running elsewhere, or unknown.
+
+    Of the items whose last attempt was lost, at most `suspects` (None: all).
+    """
     rows = await connection.fetch(
         sql("items/claim"),
         queue,
@@ -50,6 +55,7 @@ async def claim_items(
         worker,
         timedelta(seconds=lease_seconds),
         timedelta(seconds=time_limit_seconds),
+        suspects,
     )
     return [
         Claim(
@@ -62,14 +68,15 @@ async def claim_items(
             row["ref"],
             row["input"],
             row["deadline_at"],
+            row["suspect"],
         )
         for row in rows
     ]
 
 
-async def existing_items(connection: Connection, queue: str, keys: Sequence[ItemKey]) -> set[ItemKey]:
-    """Which of `keys` are items of this queue at all."""
+async def existing_items(connection: Connection, queue: str, keys: Sequence[ItemKey]) -> dict[ItemKey, bool]:
+    """Which of `keys` are items of this queue at all; True for a suspect that waits and is due."""
     rows = await connection.fetch(
         sql("items/exist"), queue, [key.task_id for key in keys], [key.position for key in keys]
     )
-    return {ItemKey(row["task_id"], row["position"]) for row in rows}
+    return {ItemKey(row["task_id"], row["position"]): bool(row["suspect"]) for row in rows}

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from lingxi.broker.queue import Delivery
@@ -18,13 +19,15 @@ from lingxi.worker.job import NewerPayload, parse_job
 from lingxi.worker.ledger import Ledger
 from lingxi.worker.settler import Fate
 from lingxi.worker.store import Store
+from lingxi.worker.ward import Ward
 
 PARK_SECONDS = 5.0  # a job of a newer version is kept from other old workers for so long, then given back
 _log = get_logger("worker.claimer")
 
 
 class Claimer:
-    """`settle(fate, deliveries)` is told what becomes of jobs that start nothing."""
+    """`settle(fate, deliveries)` is told what becomes of jobs that start nothing, `again(delivery)` of suspects that may
+    try once more."""
 
     def __init__(
         self,
@@ -33,14 +36,18 @@ class Claimer:
         store: Store,
         processor: Processor[Any] | None,
         executor: Executor | None,
+        ward: Ward,
         settle: Callable[[Fate, Sequence[Delivery]], None],
+        again: Callable[[Delivery], None],
     ) -> None:
         self._config = config
         self._ledger = ledger
         self._store = store
         self._processor = processor
         self._executor = executor
+        self._ward = ward
         self._settle = settle
+        self._again = again
         self._unanswered = False
 
     async def work(self, batch: list[Delivery]) -> None:
@@ -82,6 +89,7 @@ class Claimer:
     ) -> set[ItemKey]:
         await failpoints.reach("worker.before_claim")
         time_limit = processor.time_limit_seconds
+        admitted = self._ward.enter()
         try:
             async with self._store.connection() as connection:
                 if self._unanswered:
@@ -98,10 +106,15 @@ class Claimer:
                     worker=self._config.name,
                     lease_seconds=self._config.lease_seconds,
                     time_limit_seconds=time_limit,
+                    suspects=1 if admitted else 0,
                 )
         except Exception as error:
             self._unanswered = self._unanswered or is_unavailable(error)  # it may have been committed
+            if admitted:
+                self._ward.leave()
             raise
+        if admitted and not any(claim.suspect for claim in claims):
+            self._ward.leave()
         await failpoints.reach("worker.after_claim")
         claimed = {claim.key for claim in claims}
         self._ledger.unclaimed.difference_update(wanted[key].job_id for key in claimed)
@@ -117,6 +130,8 @@ class Claimer:
                 self._settled(Fate.FOREIGN, [wanted[key]])
             elif self._processor is None:
                 self._park(wanted[key])  # somebody submitted it: another version has a processor
+            elif existing[key]:
+                self._ward.wait(partial(self._again, wanted[key]))
             else:
                 self._settled(Fate.DONE, [wanted[key]])
 

@@ -29,6 +29,7 @@ from lingxi.worker.outage import Outage
 from lingxi.worker.settler import Fate, Settler
 from lingxi.worker.stage import Stage
 from lingxi.worker.store import Store
+from lingxi.worker.ward import Ward
 
 SLOTS_WITHOUT_PROCESSOR = 2
 _TELL_SECONDS = 0.5
@@ -48,6 +49,7 @@ class Surroundings:
     tools: Tools
     postgres: Outage
     redis: Outage
+    ward: Ward
 
 
 class Consumer:
@@ -68,11 +70,20 @@ class Consumer:
             stalled_check_ms=int(config.stalled_check_seconds * 1000),
         )
         self.executor = (
-            Executor(processor, ledger, around.tools, self._settled, cancel_seconds=config.cancel_seconds)
+            Executor(
+                processor,
+                ledger,
+                around.tools,
+                self._settled,
+                around.ward,
+                cancel_seconds=config.cancel_seconds,
+            )
             if processor
             else None
         )
-        self._claimer = Claimer(config, ledger, around.store, processor, self.executor, self._settle)
+        self._claimer = Claimer(
+            config, ledger, around.store, processor, self.executor, around.ward, self._settle, self._again
+        )
         self.finisher = Finisher(ledger, around.store, around.hints, around.stats, self._committed)
         settler = Settler(ledger, self._queue, around.redis, self._arrived)
         self._intake = Intake(config, ledger, self._queue, around.heartbeats, around.redis, self._arrived)
@@ -130,6 +141,9 @@ class Consumer:
 
     def _settle(self, fate: Fate, deliveries: Sequence[Delivery]) -> None:
         self._fates.put([(fate, delivery) for delivery in deliveries])
+
+    def _again(self, delivery: Delivery) -> None:
+        self._claims.put([delivery])
 
     async def _tell(self) -> None:
         while True:

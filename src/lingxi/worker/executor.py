@@ -14,6 +14,7 @@ from lingxi.processors.contract import Attempt, Context, Item, Processor, StopRe
 from lingxi.processors.runner import Runner
 from lingxi.services.claim_items import Claim
 from lingxi.worker.ledger import Ledger, Running
+from lingxi.worker.ward import Ward
 
 _WATCH_SECONDS = 0.1
 _log = get_logger("worker.executor")
@@ -28,6 +29,7 @@ class Executor:
         ledger: Ledger,
         tools: Tools,
         settled: Callable[[Running], None],
+        ward: Ward,
         *,
         cancel_seconds: float,
     ) -> None:
@@ -36,6 +38,7 @@ class Executor:
         self._ledger = ledger
         self._tools = tools
         self._settled = settled
+        self._ward = ward
         self._cancel_seconds = cancel_seconds
         self._unsettled: set[Running] = set()
         self._all_settled = asyncio.Event()
@@ -110,6 +113,8 @@ class Executor:
         self._unsettled.discard(running)
         if not self._unsettled:
             self._all_settled.set()
+        if running.claim.suspect:
+            self._ward.leave()
         self._settled(running)
 
     def _ask_to_stop(self, running: Running, reason: StopReason, *, cancel_at: float) -> None:

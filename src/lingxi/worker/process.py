@@ -18,6 +18,7 @@ from lingxi.worker.ledger import Ledger
 from lingxi.worker.outage import Outage
 from lingxi.worker.store import Store
 from lingxi.worker.tools import WorkerTools
+from lingxi.worker.ward import Ward
 
 _CHECK_SECONDS = 1.0
 _MOST_ABANDONED = 20
@@ -84,6 +85,7 @@ class WorkerProcess:
             tools=WorkerTools(store, hints, self._storage),
             postgres=postgres,
             redis=redis,
+            ward=Ward(),
         )
         self.consumers = [Consumer(name, self._processors.get(name), around) for name in self._config.queues]
         self._keeper = LeaseKeeper(self._config, [c.ledger for c in self.consumers], self._lost_from_thread())

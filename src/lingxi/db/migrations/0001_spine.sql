@@ -196,34 +196,42 @@ create table deployment (
 );
 
 -- ── claim: a worker holds jobs for exactly these items ────────────────────────────────────────────────────
-create function claim_items(p_type text, p_task_ids uuid[], p_positions int[], p_worker text, p_lease interval, p_time_limit interval)
+-- An item whose last attempt was lost is suspected of killing its worker: p_suspects says how many of those to claim (null: all).
+create function claim_items(p_type text, p_task_ids uuid[], p_positions int[], p_worker text, p_lease interval, p_time_limit interval,
+                            p_suspects int default null)
 returns table (task_id uuid, pos int, attempt_id bigint, attempt int, round int, max_attempts int, workspace_id uuid, ref text, input jsonb,
-               deadline_at timestamptz, cancel_requested boolean)
+               deadline_at timestamptz, cancel_requested boolean, suspect boolean)
 language plpgsql as $f$
 #variable_conflict use_column
 begin
   perform from media_tasks where id = any(p_task_ids) order by id for no key update;
   return query
-  with mine as materialized (
-    select i.task_id, i.position, i.state as was, t.last_seq + row_number() over (partition by i.task_id order by i.position) as seq
+  with waiting as materialized (
+    select i.task_id, i.position, i.state as was, t.last_seq, coalesce(i.error_code = 'worker_lost', false) as suspect
       from (select distinct a.task_id, a.position from unnest(p_task_ids, p_positions) a(task_id, position)) u
       join media_tasks t on t.id = u.task_id and t.type = p_type
       join media_task_items i on i.task_id = u.task_id and i.position = u.position
      where i.state = 'queued' or (i.state = 'retrying' and i.next_attempt_at <= clock_timestamp())),
+  free as (
+    select w.*, row_number() over (partition by w.suspect order by w.task_id, w.position) as nth from waiting w),
+  mine as materialized (
+    select f.*, f.last_seq + row_number() over (partition by f.task_id order by f.position) as seq
+      from free f where p_suspects is null or not f.suspect or f.nth <= p_suspects),
   claimed as (
     update media_task_items i
        set state = 'running', attempt = i.attempt + 1, attempt_id = nextval('attempt_ids'), worker = p_worker, started_at = clock_timestamp(),
            lease_expires_at = clock_timestamp() + least(p_lease, p_time_limit), deadline_at = clock_timestamp() + p_time_limit, next_attempt_at = null,
            last_seq = m.seq, error_code = null, error_message = null, error_retryable = null
       from mine m where i.task_id = m.task_id and i.position = m.position
-    returning i.task_id, i.position, i.attempt, i.attempt_id, i.round, i.ref, i.input, i.deadline_at, m.was),
+    returning i.task_id, i.position, i.attempt, i.attempt_id, i.round, i.ref, i.input, i.deadline_at, m.was, m.suspect),
   per_task as (select c.task_id, count(*)::int as n, count(*) filter (where was = 'queued')::int as q from claimed c group by c.task_id),
   rolled as (
     update media_tasks t set queued_items = queued_items - p.q, retrying_items = retrying_items - (p.n - p.q), running_items = running_items + p.n,
            last_seq = last_seq + p.n, started_at = coalesce(started_at, clock_timestamp())
       from per_task p where t.id = p.task_id
     returning t.id, t.max_attempts, t.workspace_id, t.cancel_requested_at)
-  select c.task_id, c.position, c.attempt_id, c.attempt, c.round, r.max_attempts::int, r.workspace_id, c.ref, c.input, c.deadline_at, r.cancel_requested_at is not null
+  select c.task_id, c.position, c.attempt_id, c.attempt, c.round, r.max_attempts::int, r.workspace_id, c.ref, c.input, c.deadline_at, r.cancel_requested_at is not null,
+         c.suspect
     from claimed c join rolled r on r.id = c.task_id;
 end $f$;
 

@@ -1,3 +1,3 @@
--- $1 type, $2 task ids, $3 positions, $4 worker, $5 lease, $6 time limit: claims those that wait and are due; the rest is not answered.
-select task_id, pos as position, attempt_id, attempt, round, max_attempts, workspace_id, ref, input, deadline_at, cancel_requested
-  from claim_items($1, $2, $3, $4, $5, $6)
+-- $1 type, $2 task ids, $3 positions, $4 worker, $5 lease, $6 time limit, $7 how many suspects (null: all): claims those that wait and are due; the rest is not answered.
+select task_id, pos as position, attempt_id, attempt, round, max_attempts, workspace_id, ref, input, deadline_at, cancel_requested, suspect
+  from claim_items($1, $2, $3, $4, $5, $6, $7)
