@@ -29,9 +29,7 @@ from tests.support.waiting import wait_until
 FAST: dict[str, Any] = {
     "lease_seconds": 1.0,
     "lease_renew_seconds": 0.3,
-    "lock_seconds": 2.0,
     "heartbeat_seconds": 0.2,
-    "stalled_check_seconds": 0.5,
     "grace_seconds": 5.0,
     "cancel_seconds": 0.3,
     "flush_seconds": 2.0,

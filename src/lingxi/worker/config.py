@@ -30,12 +30,20 @@ class WorkerConfig:
     )  # by queue, where not the processor's own number
     lease_seconds: float = 30.0
     lease_renew_seconds: float = 10.0
-    lock_seconds: float = 60.0  # BullMQ's lock of a job
     heartbeat_seconds: float = 10.0
-    stalled_check_seconds: float = 15.0
     grace_seconds: float = 25.0  # for running items after a stop was asked
     cancel_seconds: float = 3.0  # for a processor to end once it is cancelled; then it is abandoned
     flush_seconds: float = 5.0  # for results and acknowledgements of a stopping worker to get through
+
+    @property
+    def lock_seconds(self) -> float:
+        """BullMQ's lock of a job. Only a hint beside the lease, so it may outlast it."""
+        return 2 * self.lease_seconds
+
+    @property
+    def stalled_check_seconds(self) -> float:
+        """Between two looks for jobs whose lock ran out; BullMQ acts at the second look."""
+        return self.lease_seconds / 2
 
     @property
     def longest_stop_seconds(self) -> float:
