@@ -32,7 +32,8 @@ MALFORMED = MalformedRequest("The body is not JSON: trailing comma is not allowe
 BAD_REQUEST = MalformedRequest("The Host header names no host that this server answers for.")
 BAD_CURSOR = MalformedRequest("cursor: it is not one that this listing gave out.")
 INVALID = SchemaError(
-    "items[16].input.sha256: Field required.", [FieldError("items[16].input.sha256", "Field required")]
+    "items[16].input.expectedSha256: Field required.",
+    [FieldError("items[16].input.expectedSha256", "Field required")],
 )
 BAD_QUERY = SchemaError(
     "limit: Input should be less than or equal to 500.",

@@ -10,7 +10,7 @@ _FINISHED = "2026-12-01T20:00:03.250000Z"
 NEW_TASK: dict[str, Any] = {
     "type": "media:verify",
     "items": [
-        {"ref": "IMG_0001.jpg", "input": {"object": "shoot/IMG_0001.jpg", "sha256": SHA256}},
+        {"ref": "IMG_0001.jpg", "input": {"object": "shoot/IMG_0001.jpg", "expectedSha256": SHA256}},
         {"ref": "IMG_0002.jpg", "input": {"object": "shoot/IMG_0002.jpg"}},
     ],
     "metadata": {"album": "shoot"},

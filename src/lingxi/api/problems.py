@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lingxi.api.limits import ClientGone
@@ -32,6 +33,8 @@ TYPE_PREFIX = "https://lingxi.dev/problems/"
 _RETRY_AFTER_SECONDS = 2
 
 INTERNAL_DETAIL = "Something went wrong inside; the log has it under the request's id."
+
+_METHOD_NOT_ALLOWED = MethodNotAllowed("This address does not take this method.")
 
 _log = get_logger(__name__)
 
@@ -110,12 +113,16 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
     """The router's own refusals: no such route, or not with this method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        return problem_response(
-            MethodNotAllowed("This address does not take this method."), dict(error.headers or {})
-        )
+        return problem_response(_METHOD_NOT_ALLOWED, {"Allow": ", ".join(_allowed_methods(request))})
     if error.status_code == 404:
         return problem_response(NotFound())
     raise error
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Every method of this address; the router itself knows only those of the first route."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
 
 
 async def on_validation_error(request: Request, error: Exception) -> Response:

@@ -3,9 +3,9 @@
 Answers are written by hand-made functions (fast); `tests/integration/api` holds them against these models.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from lingxi.api.submission import MAX_ITEMS, MAX_REF_CHARACTERS
@@ -20,6 +20,12 @@ RoleName = Literal["viewer", "editor", "admin"]
 
 Uuid = Field(json_schema_extra={"format": "uuid"})
 Time = Field(json_schema_extra={"format": "date-time"}, description="RFC 3339, UTC, microseconds")
+
+
+# JSON knows one kind of number: 60.0 is as whole as 60.
+WholeNumber = Annotated[
+    int, BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
+]
 
 
 class Wire(BaseModel):
@@ -122,7 +128,9 @@ class NewItem(Wire):
 
 
 class NewTask(Wire):
-    type: str = Field(description=f"A queue that is deployed here, one of: {', '.join(QUEUES)}.")
+    type: Literal[QUEUES] = Field(  # type: ignore[valid-type]
+        description="A queue that is deployed here and whose processor is there; else 422 says which are."
+    )
     items: list[NewItem] = Field(min_length=1, max_length=MAX_ITEMS)
     metadata: dict[str, Any] | None = Field(default=None, description="Yours; at most 16 kB of JSON.")
     priority: PriorityName = "normal"
@@ -185,7 +193,7 @@ class TokenList(Wire):
 class NewToken(Wire):
     name: str = Field(min_length=1, max_length=100)
     role: RoleName
-    lifetime_seconds: int | None = Field(
+    lifetime_seconds: WholeNumber | None = Field(
         default=None, ge=60, le=10 * 366 * 86400, description="Null: until revoked."
     )
 

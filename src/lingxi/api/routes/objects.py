@@ -65,6 +65,7 @@ ObjectName = Annotated[
         },
         errors=(*doc.AUTHENTICATED, _BAD_NAME, doc.SLOW, _OTHER_BYTES, _TOO_LARGE),
         body_content=_BYTES,
+        body_required=False,  # an object may be empty
     ),
 )
 async def put(request: Request, caller: Editor, name: ObjectName) -> Response:
