@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import cast
 
 import uvloop
 
@@ -41,9 +42,8 @@ class Watcher(asyncio.Protocol):
         self._transport: asyncio.BaseTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
-        transport.write(self._request)
+        cast(asyncio.WriteTransport, transport).write(self._request)  # uvloop's is one, but not by its class
 
     def data_received(self, data: bytes) -> None:
         now = time.monotonic()
