@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import asyncpg
-
 from lingxi import names
 from lingxi.broker.client import api_client
 from lingxi.broker.connection import connection_factory
@@ -24,7 +22,7 @@ from lingxi.broker.errors import BrokerError, BrokerUnavailable
 from lingxi.broker.hints import HintListener, Hints
 from lingxi.broker.lock import DispatchLock
 from lingxi.db.query import sql
-from lingxi.db.session import Record, connect, is_conflict, is_unavailable
+from lingxi.db.session import Connection, Record, connect, is_conflict, is_unavailable
 from lingxi.domain.backoff import backoff_seconds
 from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
@@ -98,7 +96,7 @@ class Dispatcher:
             connection_factory(config.redis_url, timeout_seconds=names.DISPATCH_TIMEOUT_SECONDS),
             name=config.name,
         )
-        self._connection: asyncpg.Connection[Any] | None = None
+        self._connection: Connection | None = None
         self._wake = asyncio.Event()
         self._stopping = False
         self._one_by_one = 0  # so many rounds of a single event are to come: a whole one was too slow
@@ -199,19 +197,20 @@ class Dispatcher:
         self._settle(delivered, done, limit)
 
     async def _queues_without_room(self) -> list[str]:
+        """Queues that take no event now, those that this deployment does not have among them."""
         before, self._waiting = self._waiting, await self._sender.waiting()
         limit = self.config.waiting_limit
-        no_room = []
+        no_room = [queue for queue in names.QUEUES if queue not in self._waiting]
         for queue, waiting in self._waiting.items():
             if waiting >= limit or 0 < waiting > limit - self._needed_room.get(queue, 0):
                 no_room.append(queue)
             else:
                 self._needed_room.pop(queue, None)
-        self._draining = any(self._waiting[queue] < before.get(queue, 0) for queue in no_room)
+        self._draining = any(self._waiting.get(queue, 0) < before.get(queue, 0) for queue in no_room)
         return no_room
 
     async def _prepare(
-        self, connection: asyncpg.Connection[Any], rows: Sequence[Record], done: Round
+        self, connection: Connection, rows: Sequence[Record], done: Round
     ) -> tuple[list[Parcel], list[int]]:
         """The parcels of the events that have room, and the ids of those that need none."""
         parcels, published, held = [], [], set()
@@ -247,7 +246,7 @@ class Dispatcher:
 
     async def _write_down(
         self,
-        connection: asyncpg.Connection[Any],
+        connection: Connection,
         rows: Sequence[Record],
         published: list[int],
         delivered: Delivered,
@@ -299,7 +298,7 @@ class Dispatcher:
         totals.last_round_at = now
 
     # ── PostgreSQL ───────────────────────────────────────────────────────────────────────────────────────
-    async def _connected(self) -> asyncpg.Connection[Any]:
+    async def _connected(self) -> Connection:
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(
                 self.config.database_url,

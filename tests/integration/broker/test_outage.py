@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import shutil
+import ssl
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import redis.asyncio
@@ -12,11 +18,12 @@ import redis.asyncio
 from lingxi.broker.client import api_client, ping, worker_client
 from lingxi.broker.connection import RawConnection
 from lingxi.broker.errors import BrokerTimeout, BrokerUnavailable
+from lingxi.broker.link import Link
 from lingxi.broker.queue import BullQueue, Job
 from lingxi.broker.resp import command
 from tests.integration.broker.conftest import MakeQueue
 from tests.support.proxy import CuttingProxy
-from tests.support.servers import OwnServer
+from tests.support.servers import OwnServer, new_valkey
 from tests.support.waiting import wait_until
 
 
@@ -147,6 +154,76 @@ async def test_nobody_listens() -> None:
     assert time.monotonic() - started < 2
 
 
+async def test_a_long_outage_does_not_make_the_next_try_late() -> None:
+    tries = 0
+
+    async def refuse(name: str) -> RawConnection:
+        nonlocal tries
+        tries += 1
+        raise BrokerUnavailable("refused")
+
+    link = Link(refuse, "x")
+    loop = asyncio.get_running_loop()
+    for expected in range(1, 60):
+        link._not_before = 0.0  # as if the pause were over
+        with pytest.raises(BrokerUnavailable, match="refused"):
+            await link.get()
+        assert tries == expected
+        assert 0 < link._not_before - loop.time() <= 1.0
+        with pytest.raises(BrokerUnavailable, match="refused"):
+            await link.get()  # fails at once, without another try
+        assert tries == expected
+
+
+async def test_over_tls(redis_url: str, tmp_path: Path) -> None:
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=localhost",
+    ]
+    made += [
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        f"{tmp_path}/key",
+        "-out",
+        f"{tmp_path}/cert",
+    ]
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is needed to make a certificate")
+    subprocess.run(made, check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    parts = urlsplit(redis_url)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection(parts.hostname, parts.port)
+
+        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError):
+                while data := await source.read(65536):
+                    sink.write(data)
+                sink.close()
+
+        await asyncio.gather(pump(reader, up_writer), pump(up_reader, writer))
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        secure = f"rediss://:{parts.password}@127.0.0.1:{port}/0"
+        connection = await RawConnection.connect(f"{secure}?ssl_ca_certs={tmp_path}/cert")
+        assert await connection.call(command(b"PING")) == [b"PONG"]
+        await connection.close()
+        with pytest.raises(BrokerUnavailable, match="certificate"):
+            await RawConnection.connect(secure)
+
+
 # ── the server's own words ───────────────────────────────────────────────────────────────────────────────
 async def test_out_of_memory(
     own_client: redis.asyncio.Redis, own_valkey: OwnServer, make_queue: MakeQueue
@@ -196,3 +273,33 @@ async def _is_busy(client: redis.asyncio.Redis) -> bool:
     except redis.exceptions.ResponseError as error:
         return "BUSY" in str(error)
     return False
+
+
+async def test_still_loading_its_file(tmp_path: Path, make_queue: MakeQueue) -> None:
+    """A server that reads its file after a start takes connections and answers LOADING."""
+    folder = tmp_path / "slow"
+    with new_valkey(folder, appendonly="no", dbfilename="dump.rdb") as server:
+        async with redis.asyncio.from_url(server.url) as client:
+            await client.mset({f"key-{n}": "x" for n in range(2000)})
+            await client.save()
+    settings = {"key-load-delay": "1000", "loading-process-events-interval-bytes": "1024"}
+    slow = new_valkey(folder, appendonly="no", dbfilename="dump.rdb", **settings)
+    starting = asyncio.create_task(asyncio.to_thread(slow.start))
+    try:
+        await wait_until(lambda: slow.pid is not None)
+        queue = make_queue(url=slow.url)
+        words = set()
+
+        async def served() -> bool:
+            try:
+                await queue.counts()
+            except BrokerUnavailable as error:
+                words.add(str(error).split()[0])
+                return False
+            return True
+
+        await wait_until(served, 20)
+        assert "LOADING" in words
+    finally:
+        await starting
+        await asyncio.to_thread(slow.stop)

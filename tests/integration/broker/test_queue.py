@@ -15,6 +15,8 @@ from lingxi.broker.templates import SCRIPT_NAMES
 from tests.integration.broker.conftest import MakeQueue
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.portable
+
 NOW_MS = 1_790_000_000_123
 
 

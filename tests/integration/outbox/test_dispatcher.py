@@ -32,6 +32,8 @@ from tests.integration.outbox.conftest import (
 )
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.portable
+
 Arm = Callable[[str], Path]
 
 
@@ -100,6 +102,15 @@ async def test_jobs_of_every_queue(make_dispatcher: MakeDispatcher, submit: Subm
     for queue in names.QUEUES:
         assert await client.zcard(f"bull:{queue.replace(':', '-')}:prioritized") == 2
     await client.aclose()
+
+
+async def test_a_queue_that_this_deployment_does_not_have_waits_uncharged(
+    make_dispatcher: MakeDispatcher, submit: Submit, pool: Pool
+) -> None:
+    await submit(1, type="media:probe")
+    await submit(1, type="demo:drill")
+    assert (await make_dispatcher(queues=("demo:drill",)).run_once()).published == 1
+    assert await pending(pool) == 1 and await charged(pool) == 0
 
 
 # ── order ────────────────────────────────────────────────────────────────────────────────────────────────
