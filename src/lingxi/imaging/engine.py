@@ -1,11 +1,10 @@
-"""Decoding. The only importer of pyvips and pi_heif, and meant for a child process: hostile bytes meet C code here.
+"""Decoding, in a child process: hostile bytes meet C code here and nowhere else (pyvips, pi_heif).
 
 Rules, each learned from a file: one typed loader by content and never "any loader" (six bytes of text open as a
 matrix); limits before pixels; `fail_on="error"`, or a cut JPEG is half grey; all pixels, since the error comes there.
 """
 
 import mmap
-import os
 import re
 from typing import Any, Final
 
@@ -74,8 +73,7 @@ def _inspect(kind: ImageKind, loader: ImageKind, content: mmap.mmap, descriptor:
 
 
 def _decode(kind: ImageKind, loader: ImageKind, descriptor: int, fail_on: str) -> pyvips.Image:
-    os.lseek(descriptor, 0, os.SEEK_SET)  # its position is shared with whoever wrote the file
-    source = pyvips.Source.new_from_descriptor(descriptor)
+    source = pyvips.Source.new_from_descriptor(descriptor)  # read from its start, wherever its position is
     image = _LOADERS[loader][1](source, access="sequential", fail_on=fail_on)
     many_scans = bool(_field(image, "jpeg-multiscan", 0))
     limits.check_pixels(image.width, image.height, limits.max_pixels(kind, many_scans=many_scans))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,10 +81,10 @@ def decoder_pids() -> list[int]:
 @pytest.fixture(scope="module")
 def slow_png() -> bytes:
     """Small as a file, slow to decode, within the limits."""
-    return picture_of_noise(SLOW_PIXELS)
+    return large_png(SLOW_PIXELS)
 
 
-def picture_of_noise(side: int) -> bytes:
+def large_png(side: int) -> bytes:
     import pyvips
 
     image = pyvips.Image.black(side, side, bands=4).copy(interpretation="srgb").cast("uchar")
@@ -256,6 +257,16 @@ async def test_a_child_that_died_idle_costs_nothing(decoders: Decoders) -> None:
     assert decoder_pids() != [pid]
 
 
+async def test_a_child_that_dies_before_it_takes_a_picture_costs_nothing(decoders: Decoders) -> None:
+    await inspect(decoders, picture("jpeg"))
+    (pid,) = decoder_pids()
+    os.kill(pid, signal.SIGSTOP)
+    task = asyncio.ensure_future(inspect(decoders, picture("png")))
+    await asyncio.sleep(0)  # the picture is sent, and nobody takes it
+    os.kill(pid, signal.SIGKILL)
+    assert (await task).content_type == "image/png"
+
+
 async def test_children_are_used_again(decoders: Decoders) -> None:
     for _ in range(3):
         await inspect(decoders, picture("jpeg"))
@@ -344,9 +355,10 @@ async def test_a_terminals_interrupt_and_terminate_are_left_to_the_parent(decode
 
 
 def test_no_child_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
-    """Neither an idle one nor one in the midst of a picture."""
-    (tmp_path / "slow.png").write_bytes(picture_of_noise(SLOW_PIXELS))
+    """Neither an idle one nor one in the midst of a picture: that one does not even finish it."""
+    (tmp_path / "slow.png").write_bytes(large_png(SLOW_PIXELS))
     (tmp_path / "quick.jpg").write_bytes(picture("jpeg"))
+    decode_seconds = asyncio.run(_seconds_to_decode(tmp_path / "slow.png"))
     program = textwrap.dedent("""
         import asyncio, sys
         from lingxi.imaging.children import DecoderConfig, Decoders
@@ -375,7 +387,18 @@ def test_no_child_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     assert parent.stdout.read() == ""
-    wait_until_sync(lambda: not any(_lives(pid) for pid in pids), 5)
+    wait_until_sync(lambda: not any(_lives(pid) for pid in pids), decode_seconds / 2)
+
+
+async def _seconds_to_decode(path: Path) -> float:
+    decoders = Decoders(DecoderConfig(children=1))
+    await inspect(decoders, picture("jpeg"))
+    started = time.monotonic()
+    with path.open("rb") as file:
+        await decoders.inspect(file.fileno())
+    seconds = time.monotonic() - started
+    await decoders.close()
+    return seconds
 
 
 def _lives(pid: int) -> bool:
