@@ -55,7 +55,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("up")
     processes = Processes(folder)
     try:
-        started = start_up(processes, folder / "data")
+        started = start_up(processes, folder / "data", LINGXI_CONCURRENCY="demo:drill=4")
         yield started
         assert started.process.stop() == 0
         processes.assert_clean_logs()

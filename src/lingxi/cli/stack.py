@@ -60,6 +60,7 @@ class Stack:
         self.data_dir = settings.data_dir
         self.port = settings.lingxi_port
         self.token = ""
+        self._told = False
 
     @property
     def url(self) -> str:
@@ -86,10 +87,13 @@ class Stack:
         running.write(
             self.data_dir, running.Running(os.getpid(), self.url, self.database_url, self.redis_url)
         )
+        self._told = True
 
     async def stop(self) -> None:
         """Ends the workers and the API, then the servers. Safe to call twice."""
-        running.remove(self.data_dir)
+        if self._told:  # another `up` on this folder keeps its own
+            running.remove(self.data_dir)
+            self._told = False
         grace_seconds = self._settings.grace_seconds + STOP_MARGIN_SECONDS
         await asyncio.gather(
             *(
