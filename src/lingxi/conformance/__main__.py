@@ -25,7 +25,14 @@ def main(arguments: list[str] | None = None) -> int:
     tell = _quiet if given.json else _tell
     try:
         outcomes = asyncio.run(
-            conform(given.url, token, restart_command=given.restart_command, names=given.rule, tell=tell)
+            conform(
+                given.url,
+                token,
+                restart_command=given.restart_command,
+                names=given.rule,
+                at_once=given.at_once,
+                tell=tell,
+            )
         )
     except NotReady as reason:
         _say(f"{given.url} cannot be tried: {reason}", error=True)
@@ -46,6 +53,9 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--rule", action="append", default=[], metavar="NAME", help="only this rule (may be repeated)"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=1, metavar="N", help="rules tried beside each other (default 1)"
     )
     parser.add_argument("--list", action="store_true", help="the rules")
     return parser.parse_args(arguments)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from lingxi.conformance.sse import Frame, Parser, ProtocolError
 
 _HEAD_BYTES = 64 * 1024
+_CLOSE_SECONDS = 10  # the server may take so long to close after the end
 
 
 class ConnectionLost(Exception):
@@ -122,6 +123,8 @@ class StreamConnection:
     async def _rest(self, timeout_seconds: float) -> AsyncIterator[Frame]:
         while (frame := await self.next(timeout_seconds)) is not None:
             yield frame
+            if frame.event == "end":
+                timeout_seconds = _CLOSE_SECONDS
 
     async def _read_head(self) -> None:
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")

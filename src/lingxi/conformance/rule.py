@@ -55,12 +55,13 @@ Try = Callable[[Bench, Check], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`slow`: it waits much and works little, so it is tried beside the others."""
+    """`slow`: it waits much and works little, so it is tried beside the others. `alone`: it would disturb them."""
 
     name: str
     sentence: str
     attempt: Try
     slow: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

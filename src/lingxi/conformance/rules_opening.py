@@ -4,7 +4,7 @@ from itertools import pairwise
 from uuid import uuid4
 
 from lingxi.conformance.model import FINAL_STATUSES, Model
-from lingxi.conformance.rule import Bench, Check, Rule
+from lingxi.conformance.rule import Bench, Check, NotTried, Rule
 from lingxi.conformance.sse import Frame
 from lingxi.conformance.work import AWKWARD, mixed, quick, staggered
 
@@ -59,17 +59,38 @@ async def snapshot_first(bench: Bench, check: Check) -> None:
 
 
 async def ids_ascend(bench: Bench, check: Check) -> None:
-    task = await bench.server.submit(mixed(30))
+    task = await bench.server.submit(mixed(20) + staggered(20, over_ms=1_000))
     async with await bench.server.events(task["id"], "0") as stream:
         frames = await stream.to_the_end()
     numbers = [frame.number for frame in frames if frame.id is not None]
     check(all(a < b for a, b in pairwise(numbers)), f"ids do not ascend: {numbers[:40]}")
+    events = {frame.event for frame in frames}
+    check({"item", "progress", "end"} <= events, f"a second of work brought only {sorted(events)}")
     for frame in frames:
         if frame.event in ("progress", "itemProgress", "closing"):
             check(frame.id is None, f"a frame {frame.event} carries an id")
         if frame.event == "item":
             check(frame.data.keys() >= _ITEM_FIELDS, f"an item frame has only {sorted(frame.data)}")
             check("input" not in frame.data, "an item frame carries the input")
+
+
+async def equal_numbers(bench: Bench, check: Check) -> None:
+    """Items that nothing has happened to share a number. An id may come only when all that have it are out."""
+    task = await bench.server.submit(staggered(2_000, over_ms=3_000))
+    async with await bench.server.events(task["id"], "0") as stream:
+        frames = [await stream.until(lambda frame: frame.event == "item")]
+        while len({frame.data["index"] for frame in frames if frame.event == "item"}) < 2_000:
+            if (frame := await stream.next()) is not None:
+                frames.append(frame)
+    items = [frame for frame in frames if frame.event == "item"]
+    untouched = [frame for frame in items if frame.data["state"] == "queued" and frame.data["attempt"] == 0]
+    if len(untouched) < 2:
+        raise NotTried("all items had started before the stream was open")
+    numbers = [frame.number for frame in items if frame.id is not None]
+    check(all(a < b for a, b in pairwise(numbers)), f"ids are repeated or fall: {numbers[:20]}")
+    without = sum(frame.id is None for frame in items)
+    check(without >= len(untouched) - 2, f"{without} of {len(untouched)} items that share a number had no id")
+    await bench.server.steer(task["id"], "cancel")
 
 
 async def text_survives(bench: Bench, check: Check) -> None:
@@ -105,17 +126,20 @@ async def finished_fresh(bench: Bench, check: Check) -> None:
 
 
 async def cancelled(bench: Bench, check: Check) -> None:
-    task = await bench.server.submit(staggered(20, over_ms=4_000))
+    """Some items wait for their next attempt when the cancel comes; one runs, and may finish."""
+    task = await bench.server.submit([{"durationMs": 1_500}, *({"fail": "transient"} for _ in range(20))])
     async with await bench.server.events(task["id"], "0") as stream:
         model = Model()
-        model.apply(await stream.until(lambda frame: frame.event == "item"))
+        while not any(item["state"] == "retrying" for item in model.items.values()):
+            frame = await stream.next()
+            assert frame is not None
+            model.apply(frame)
         await bench.server.steer(task["id"], "cancel")
         for frame in await stream.to_the_end():
             model.apply(frame)
-    async with await bench.server.events(task["id"], "0") as stream:
-        model = Model()
-        for frame in await stream.to_the_end():
-            model.apply(frame)
+    check(
+        any(item["state"] == "cancelled" for item in model.items.values()), "no item was told to be cancelled"
+    )
     await bench.same_as_asked(check, task["id"], model)
 
 
@@ -206,6 +230,9 @@ RULES = (
     ),
     Rule(
         "ids-ascend", "Ids ascend; progress and closing carry none; an item frame has its fields", ids_ascend
+    ),
+    Rule(
+        "equal-numbers", "Items that share a number: it is an id only when all of them are out", equal_numbers
     ),
     Rule("text-survives", "Line breaks and any other characters arrive as they were written", text_survives),
     Rule(

@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from lingxi.conformance.connection import StreamConnection
+from lingxi.conformance.connection import ConnectionLost, StreamConnection
 from lingxi.conformance.model import Model
 from lingxi.conformance.proxy import RandomCuts
 from lingxi.conformance.rule import Bench, Check, NotTried, Rule
@@ -69,8 +69,6 @@ async def stalled_reader(bench: Bench, check: Check) -> None:
 
 
 async def _drain(stream: StreamConnection, model: Model) -> str:
-    from lingxi.conformance.connection import ConnectionLost
-
     try:
         while (frame := await stream.next(30)) is not None:
             model.apply(frame)
@@ -102,5 +100,5 @@ RULES = (
         "A reader that stalls resumes and is right; others do not wait for it",
         stalled_reader,
     ),
-    Rule("restart", "The server restarts, clients come back", restart),
+    Rule("restart", "The server restarts, clients come back", restart, alone=True),
 )

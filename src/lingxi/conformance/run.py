@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -28,23 +29,32 @@ async def conform(
     *,
     restart_command: str | None = None,
     names: Iterable[str] = (),
+    at_once: int = 1,
     tell: Tell = lambda *_: None,
 ) -> dict[str, Outcome]:
-    """The outcome of each rule (of `names`, or of all), told as soon as it is known. Raises NotReady."""
+    """The outcome of each rule (of `names`, or of all), told as soon as it is known. Raises NotReady.
+
+    `at_once` rules are tried beside each other, and those that mostly wait beside all; the restart comes last, alone.
+    """
     rules = chosen(names)
     async with httpx.AsyncClient(trust_env=False) as http:
         server = Server(url.rstrip("/"), token, http)
         await _is_ready(server)
         bench = Bench(server, restart_command)
-        beside = {rule.name: asyncio.create_task(_try(rule, bench)) for rule in rules if rule.slow}
-        outcomes = {}
-        for rule in sorted(rules, key=lambda rule: rule.slow or rule.name == "restart"):
-            if rule.name == "restart":  # those beside must not meet it
-                await asyncio.gather(*beside.values())
-            outcome = await (beside[rule.name] if rule.slow else _try(rule, bench))
-            outcomes[rule.name] = outcome
-            tell(rule, outcome)
-        return outcomes
+        outcomes: dict[str, Outcome] = {}
+        places = asyncio.Semaphore(at_once)
+
+        async def attempt(rule: Rule) -> None:
+            async with nullcontext() if rule.slow else places:
+                outcomes[rule.name] = await _try(rule, bench)
+            tell(rule, outcomes[rule.name])
+
+        together = sorted((rule for rule in rules if not rule.alone), key=lambda rule: not rule.slow)
+        await asyncio.gather(*(attempt(rule) for rule in together))
+        for rule in rules:
+            if rule.alone:
+                await attempt(rule)
+    return outcomes
 
 
 def chosen(names: Iterable[str]) -> Sequence[Rule]:

@@ -64,7 +64,7 @@ class Viewer:
     async def send(self, body: bytes) -> None:
         await self.gate.wait()
         self.raw.append(body)
-        for frame in self.parser.feed(body):
+        for frame in self.parser.feed(body, asyncio.get_running_loop().time()):
             if self.limit is not None and len(self.frames) >= self.limit:
                 break
             self.frames.append(frame)
