@@ -54,6 +54,7 @@ def _build(deps: ApiDeps, routers: list[APIRouter], *, any_host: bool = False) -
     app.state.changes = Changes(deps.pool)
     app.state.monitor = QueueMonitor(deps.pool, deps.redis, config.queues)
     app.state.metrics_registry = registry
+    app.state.routes = [route for router in routers for route in router.routes]
     for router in routers:
         app.include_router(router)
     return app
