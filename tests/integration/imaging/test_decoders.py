@@ -290,6 +290,18 @@ async def test_the_time_limit_ends_the_child(slow_png: bytes) -> None:
     await decoders.close()
 
 
+async def test_a_child_that_can_do_nothing_any_more_is_ended_too() -> None:
+    """C code that never lets go of Python's lock looks like this from outside."""
+    decoders = Decoders(DecoderConfig(children=1, time_limit_seconds=0.5))
+    await inspect(decoders, picture("jpeg"))
+    (pid,) = decoder_pids()
+    os.kill(pid, signal.SIGSTOP)
+    assert await code_of(decoders, picture("jpeg")) == "decode_timeout"
+    await wait_until(lambda: decoder_pids() == [], 5)
+    assert (await inspect(decoders, picture("jpeg"))).width == 120
+    await decoders.close()
+
+
 async def test_the_memory_limit_costs_one_picture(slow_png: bytes) -> None:
     """324 MB of pixels do not fit into 300 MB; the next picture does."""
     decoders = Decoders(DecoderConfig(children=1, memory_limit_bytes=300 << 20))
