@@ -8,7 +8,7 @@ import pathlib
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0
 STOP_SECONDS = 15.0
 STREAM_LIMIT_BYTES = 16 * 1024 * 1024
 
@@ -31,11 +31,18 @@ class Child:
     async def line(self, timeout_seconds: float = READY_SECONDS) -> str:
         """The next line of its output. RuntimeError with the log's end when it ended instead."""
         assert self.process.stdout is not None
-        async with asyncio.timeout(timeout_seconds):
-            raw = await self.process.stdout.readline()
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                raw = await self.process.stdout.readline()
+        except TimeoutError:
+            raise RuntimeError(f"a process said nothing for {timeout_seconds:.0f} s: {self.log_end()}") from None
         if not raw:
-            raise RuntimeError(f"process ended early: {self.log.read_text(errors='replace')[-2000:]}")
+            raise RuntimeError(f"a process ended early: {self.log_end()}")
         return raw.decode().strip()
+
+    def log_end(self) -> str:
+        """The last part of its log, for an error message."""
+        return self.log.read_text(errors="replace")[-2000:]
 
     async def wait_ready(self) -> None:
         """Read on until the line `ready`."""

@@ -17,6 +17,7 @@ from typing import cast
 import uvloop
 
 CONNECTING_AT_ONCE = 100
+ACCEPTED = b"HTTP/1.1 200 "
 ITEM_NUMBER = re.compile(rb"id: (\d+)\r?\nevent: item\r?\n")
 
 
@@ -49,14 +50,20 @@ class Watcher(asyncio.Protocol):
         now = time.monotonic()
         if self._rest:
             data = self._rest + data
-        if not self.snapshot.done() and b"event: snapshot" in data:
-            self.snapshot.set_result(None)
+        if not self.snapshot.done():
+            self._begin(data)
         end = 0
         for match in ITEM_NUMBER.finditer(data):
             self._book.frames.append((self._path, self._number, int(match[1]), now))
             end = match.end()
         cut = data.rfind(b"\n\n")
         self._rest = data[max(end, cut + 2 if cut >= 0 else 0) :]
+
+    def _begin(self, data: bytes) -> None:
+        if b"event: snapshot" in data:
+            self.snapshot.set_result(None)
+        elif len(data) >= len(ACCEPTED) and not data.startswith(ACCEPTED):
+            self.snapshot.set_exception(RuntimeError(f"refused: {data[:300].decode('latin-1')!r}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.closing:
