@@ -33,6 +33,8 @@ async def read_database_view(connection: Connection, queues: Sequence[str]) -> D
 
 
 async def read_revision(connection: Connection) -> str | None:
-    """The revision that the database is at."""
+    """The revision that the database is at; None when it was never migrated."""
+    if not await connection.fetchval(sql("health/is_migrated")):
+        return None
     revision: str | None = await connection.fetchval(sql("health/revision"))
     return revision
