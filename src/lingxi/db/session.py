@@ -90,14 +90,14 @@ async def create_pool(
         server_settings=_settings(name, hot),
         timeout=10,
         command_timeout=60,
-        reset=_nothing_to_reset if hot else None,
+        reset=_nothing_to_reset,
     )
     await pool
     return pool
 
 
 async def _nothing_to_reset(connection: Connection) -> None:
-    """Hot connections run single statements and set nothing, so a round trip that resets them buys nothing."""
+    """Nobody here sets anything for a session, so the round trip that asyncpg resets with buys nothing (it still rolls back)."""
 
 
 @asynccontextmanager
