@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
+import contextlib
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import hiredis
@@ -22,68 +21,26 @@ import hiredis
 from lingxi import names
 from lingxi.broker.connection import ConnectionFactory, RawConnection
 from lingxi.broker.errors import BrokerError, BrokerUnavailable, JobRejected, means_unavailable
+from lingxi.broker.job import (
+    MAX_DATA_BYTES,
+    REJECTIONS,
+    Delivery,
+    Job,
+    QueueCounts,
+    valid_job_id,
+)
 from lingxi.broker.link import Link
 from lingxi.broker.resp import command
 from lingxi.broker.scripts import load_script
 from lingxi.broker.templates import BULL_PREFIX, SCRIPT_NAMES, Templates
 
+__all__ = ["BullQueue", "Delivery", "Job", "QueueCounts", "valid_job_id"]
+
 MAX_JOBS_PER_WRITE = 500
-MAX_DATA_BYTES = 2048
 # PostgreSQL ends poison items by their attempts. BullMQ's own limit would fail jobs that were only unlucky in deploys.
 MOST_STALLS = 1000
-_BLOCK_MARGIN_SECONDS = (
-    5.0  # the socket may be silent for longer than the server may block: no deaf idle worker
-)
-
-# Node's BullMQ refuses ':' and whole numbers; the other names are BullMQ's own keys beside the jobs.
-_JOB_ID = re.compile(r"(?!\d+\Z)[A-Za-z0-9_-]{1,200}\Z")
-_RESERVED_IDS = frozenset(
-    "wait waiting paused active prioritized delayed completed failed stalled stalled-check waiting-children "  # noqa: SIM905
-    "limiter meta events repeat id pc marker de dn metrics".split()
-)
-_CODES = {
-    -1: "the job is gone",
-    -2: "its lock is gone",
-    -3: "it is not active",
-    -4: "it has pending children",
-    -5: "its parent is gone",
-    -6: "somebody else holds its lock",
-    -7: "it belongs to another parent",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to add. `id`: letters, digits, '-' and '_', at most 200, not a whole number; `data`: JSON, ≤ 2,048 bytes."""
-
-    id: str
-    data: bytes
-
-
-@dataclass(slots=True)
-class Delivery:
-    """A job that is active and ours until its lock runs out. `data` is empty if the job lost its fields."""
-
-    job_id: str
-    data: bytes
-    timestamp_ms: int
-    token: str
-    name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueCounts:
-    """`waiting` is BullMQ's wait + prioritized + paused."""
-
-    waiting: int
-    active: int
-    delayed: int
-    completed: int
-    failed: int
-
-
-def valid_job_id(job_id: str) -> bool:
-    return _JOB_ID.match(job_id) is not None and job_id not in _RESERVED_IDS
+# The socket may be silent for longer than the server may block, or an idle worker goes deaf.
+_BLOCK_MARGIN_SECONDS = 5.0
 
 
 class BullQueue:
@@ -112,6 +69,7 @@ class BullQueue:
         self._calls = Link(connection_factory, f"lingxi:{physical}:{token}")
         self._waits = Link(connection_factory, worker_name)
         self._next_delayed_ms = 0
+        self._returning: set[asyncio.Future[None]] = set()
 
     # ── adding ───────────────────────────────────────────────────────────────────────────────────────────
     async def add_many(self, jobs: Sequence[Job], *, priority: int, timestamp_ms: int) -> None:
@@ -124,7 +82,7 @@ class BullQueue:
             chunk = jobs[start : start + MAX_JOBS_PER_WRITE]
             calls = []
             for job in chunk:
-                if _JOB_ID.match(job.id) is None or job.id in _RESERVED_IDS:
+                if not valid_job_id(job.id):
                     raise JobRejected(job.id, "not a job id")
                 if len(job.data) > MAX_DATA_BYTES:
                     raise JobRejected(job.id, f"{len(job.data)} bytes of data, at most {MAX_DATA_BYTES}")
@@ -133,13 +91,14 @@ class BullQueue:
                 if isinstance(reply, hiredis.ReplyError):
                     raise JobRejected(job.id, str(reply))
                 if isinstance(reply, int) and reply < 0:
-                    raise JobRejected(job.id, _CODES.get(reply, f"code {reply}"))
+                    raise JobRejected(job.id, REJECTIONS.get(reply, f"code {reply}"))
 
     # ── taking and finishing ─────────────────────────────────────────────────────────────────────────────
     async def take(self, limit: int) -> list[Delivery]:
         """Up to `limit` waiting jobs become ours. One round trip, or two when there is more than one job."""
-        if limit <= 0:
-            return []
+        return await self._never_lost(self._take(limit)) if limit > 0 else []
+
+    async def _take(self, limit: int) -> list[Delivery]:
         one = self._templates.take(_now_ms())
         reply, *lengths = await self._run([one], then=self._templates.lengths, then_count=3)
         taken = self._deliveries([reply])
@@ -157,7 +116,26 @@ class BullQueue:
         if not deliveries:
             return []
         finish = self._templates.completer(_now_ms(), fetch_next=fetch_next)
-        return self._deliveries(await self._run([finish(_bytes(d.job_id)) for d in deliveries]))
+        calls = [finish(_bytes(d.job_id)) for d in deliveries]
+        return await self._never_lost(self._fetch(calls)) if fetch_next else await self._fetch(calls)
+
+    async def _fetch(self, calls: Sequence[bytes]) -> list[Delivery]:
+        return self._deliveries(await self._run(calls))
+
+    async def _never_lost(self, fetching: Coroutine[Any, Any, list[Delivery]]) -> list[Delivery]:
+        """Jobs that arrive for a caller who was cancelled meanwhile go back at once, not when their lock runs out."""
+        task = asyncio.ensure_future(fetching)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            returning = asyncio.ensure_future(self._return(task))
+            self._returning.add(returning)
+            returning.add_done_callback(self._returning.discard)
+            raise
+
+    async def _return(self, task: asyncio.Task[list[Delivery]]) -> None:
+        with contextlib.suppress(BrokerError):
+            await self.give_back(await task)
 
     async def fail(self, delivery: Delivery, reason: str) -> None:
         """The job failed for good and stays to be seen (at most 1,000 of them): for jobs that are not ours to do."""
@@ -241,8 +219,9 @@ class BullQueue:
         return _whole((await self._run([call]))[0])
 
     async def close(self) -> None:
-        """Close both connections. A ring that was meant for us is passed on, if it can still be."""
+        """Close both connections. Jobs and rings that arrived for nobody are passed on, if they can still be."""
         try:
+            await asyncio.gather(*self._returning)
             if self._waits.is_open and await self.waiting():
                 _raise_if_error((await self._run([self._templates.ring]))[0])
         except BrokerError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +79,7 @@ class Totals:
     pauses: int = 0
     paused: str | None = None
     last_round_at: float = 0.0
-    """Loop time (monotonic seconds) of the last round's end, paused or not."""
+    """`time.monotonic()` at the end of the last round, paused or not."""
 
 
 class Dispatcher:
@@ -167,7 +168,7 @@ class Dispatcher:
                 done = Round(leader=done.leader)
         finally:
             guard.cancel()
-        self._account(done, loop.time())
+        self._account(done)
         return done
 
     async def _round(self, done: Round, deadline: float) -> None:
@@ -280,7 +281,7 @@ class Dispatcher:
             self._one_by_one -= 1
         done.full = done.paused is None and done.claimed >= limit
 
-    def _account(self, done: Round, now: float) -> None:
+    def _account(self, done: Round) -> None:
         totals = self.totals
         totals.rounds += 1
         totals.published += done.published
@@ -295,7 +296,7 @@ class Dispatcher:
             elif totals.paused is not None:
                 log.info("dispatch_resumed")
         totals.paused = done.paused
-        totals.last_round_at = now
+        totals.last_round_at = time.monotonic()
 
     # ── PostgreSQL ───────────────────────────────────────────────────────────────────────────────────────
     async def _connected(self) -> Connection:

@@ -116,6 +116,28 @@ async def test_a_call_that_was_cancelled_does_not_shift_the_replies_of_others(re
         await connection.call(command(b"PING"))
 
 
+@pytest.mark.parametrize("verb", ["take", "finish_many"])
+async def test_jobs_that_arrive_for_a_caller_who_was_cancelled_go_back(
+    redis_url: str, proxy_to: Callable[[str], CuttingProxy], make_queue: MakeQueue, verb: str
+) -> None:
+    proxy, other = proxy_to(redis_url), make_queue("other")
+    leaving = make_queue("leaving", url=proxy.url(redis_url))
+    await leaving.add_many([Job(f"1-{n}", b"{}") for n in range(5)], priority=1, timestamp_ms=1)
+    held = await leaving.take(1)
+    proxy.stall()
+    call = leaving.take(4) if verb == "take" else leaving.finish_many(held, fetch_next=True)
+    task = asyncio.create_task(call)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    proxy.forward()
+    await leaving.close()
+    counts = await other.counts()
+    assert (counts.waiting, counts.active) == ((4, 1) if verb == "take" else (4, 0))
+
+
 async def test_a_call_has_its_own_time_out(redis_url: str) -> None:
     connection = await RawConnection.connect(redis_url, timeout_seconds=0.1)
     assert await connection.call(command(b"BLPOP", b"nothing", b"0.3"), timeout_seconds=2) == [None]

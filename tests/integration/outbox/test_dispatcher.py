@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,12 +15,14 @@ import pytest
 from lingxi import names
 from lingxi.broker.client import api_client
 from lingxi.broker.hints import HintListener, Hints
+from lingxi.broker.lock import DispatchLock
 from lingxi.broker.queue import BullQueue
 from lingxi.domain.ids import item_id
 from lingxi.observability.failpoints import disarm
 from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
 from lingxi.outbox.thread import DispatcherThread
 from lingxi.services.cancel_task import cancel_task
+from lingxi.services.submit_task import NewTask, submit_task
 from tests.integration.outbox.conftest import (
     MakeDispatcher,
     Pool,
@@ -347,8 +350,6 @@ async def test_a_row_whose_transaction_commits_late_is_not_skipped(
     late = await pool.acquire()
     transaction = late.transaction()
     await transaction.start()
-    from lingxi.services.submit_task import NewTask, submit_task
-
     task = await submit_task(late, NewTask(workspace, "demo:drill", 1, [None], ["{}"]))
     newer = await submit(1)
     assert (await dispatcher.run_once()).published == 2
@@ -359,3 +360,27 @@ async def test_a_row_whose_transaction_commits_late_is_not_skipped(
     order = [event["task_id"] for event in await events(pool)]
     assert order.index(task.id) < order.index(newer.id), "its id is the smaller one"
     assert task_of((await drain(queue))[-1].job_id) == task.id
+
+
+async def test_random_commits_beside_two_running_dispatchers(
+    make_dispatcher: MakeDispatcher, submit: Submit, pool: Pool, queue: BullQueue
+) -> None:
+    workspace = (await submit(1)).workspace_id
+    dispatchers = [make_dispatcher(interval_seconds=0.01) for _ in range(2)]
+    dispatchers[1]._lock = DispatchLock(dispatchers[1]._client, key="lingxi:lock:another")
+    running = [asyncio.create_task(dispatcher.run()) for dispatcher in dispatchers]
+    chance = random.Random(7)
+
+    async def one(delay: float) -> None:
+        async with pool.acquire() as connection, connection.transaction():
+            await submit_task(connection, NewTask(workspace, "demo:drill", 1, [None] * 2, ["{}"] * 2))
+            await asyncio.sleep(delay)
+
+    await asyncio.gather(*(one(chance.choice((0.0, 0.01, 0.2))) for _ in range(100)))
+    await wait_until(lambda: _nothing_pending(pool))
+    for dispatcher in dispatchers:
+        dispatcher.stop()
+    await asyncio.gather(*running)
+    jobs = [job.job_id for job in await drain(queue)]
+    assert len(jobs) == len(set(jobs)) == 201
+    assert sum(dispatcher.totals.published for dispatcher in dispatchers) == 101

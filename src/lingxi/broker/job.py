@@ -1,0 +1,59 @@
+"""What goes into a queue and what comes out of it, and which ids a job may have."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_DATA_BYTES = 2048
+
+# Node's BullMQ refuses ':' and whole numbers; the other names are BullMQ's own keys beside the jobs.
+JOB_ID = re.compile(r"(?!\d+\Z)[A-Za-z0-9_-]{1,200}\Z")
+RESERVED_IDS = frozenset(
+    "wait waiting paused active prioritized delayed completed failed stalled stalled-check waiting-children "  # noqa: SIM905
+    "limiter meta events repeat id pc marker de dn metrics".split()
+)
+REJECTIONS = {
+    -1: "the job is gone",
+    -2: "its lock is gone",
+    -3: "it is not active",
+    -4: "it has pending children",
+    -5: "its parent is gone",
+    -6: "somebody else holds its lock",
+    -7: "it belongs to another parent",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to add. `id`: letters, digits, '-' and '_', at most 200, not a whole number; `data`: JSON, ≤ 2,048 bytes."""
+
+    id: str
+    data: bytes
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A job that is active and ours until its lock runs out. `data` is empty if the job lost its fields."""
+
+    job_id: str
+    data: bytes
+    timestamp_ms: int
+    token: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """`waiting` is BullMQ's wait + prioritized + paused."""
+
+    waiting: int
+    active: int
+    delayed: int
+    completed: int
+    failed: int
+
+
+def valid_job_id(job_id: str) -> bool:
+    """Can BullMQ, in any language, bear a job of this id beside its own keys?"""
+    return JOB_ID.match(job_id) is not None and job_id not in RESERVED_IDS
