@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import structlog
 from pydantic import BaseModel, ConfigDict
@@ -81,8 +81,7 @@ class Item:
         return item_id(self.task_id, self.index + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """This try of the item: `id` is the fence that guards its result, `number` counts from 1 in each round."""
 
     id: int

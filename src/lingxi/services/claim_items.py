@@ -1,7 +1,6 @@
 """Claim items for a worker: many in one round trip, each under a lease and with a fence of its own."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -17,8 +16,7 @@ class ItemKey(NamedTuple):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """An attempt that this worker owns until its lease or its deadline ends. `input` is JSON text."""
 
     key: ItemKey
