@@ -378,10 +378,9 @@ def test_no_child_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
         async def main(folder):
             decoders = Decoders(DecoderConfig(children=2))
             with open(f"{folder}/slow.png", "rb") as slow, open(f"{folder}/quick.jpg", "rb") as quick:
-                busy = asyncio.ensure_future(decoders.inspect(slow.fileno()))
-                await decoders.inspect(quick.fileno())
-                print("idle", flush=True)
-                await busy
+                await asyncio.gather(*(decoders.inspect(quick.fileno()) for _ in range(2)))
+                print("two idle children", flush=True)
+                await decoders.inspect(slow.fileno())
                 print("too late", flush=True)
 
         asyncio.run(main(sys.argv[1]))
@@ -393,13 +392,21 @@ def test_no_child_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
         text=True,
     )
     assert parent.stdout is not None
-    assert parent.stdout.readline() == "idle\n"
+    assert parent.stdout.readline() == "two idle children\n"
     pids = children_of(parent.pid)
     assert len(pids) == 2
+    wait_until_sync(lambda: any(_has_open(pid, "slow.png") for pid in pids))
     parent.kill()
     parent.wait()
     assert parent.stdout.read() == ""
     wait_until_sync(lambda: not any(_lives(pid) for pid in pids), decode_seconds / 2)
+
+
+def _has_open(pid: int, name: str) -> bool:
+    try:
+        return any(os.readlink(entry).endswith(name) for entry in Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:
+        return False
 
 
 async def _seconds_to_decode(path: Path) -> float:
