@@ -118,8 +118,7 @@ async def dispatch(db: Database, task: UUID) -> object:
 
 
 async def watch(db: Database, task: UUID) -> object:
-    await db.connection.fetch(sql("stream/tasks_after"), [task], [0])
-    return await db.connection.fetch(sql("stream/items_after"), [task], [0], [0], 500)
+    return await db.connection.fetch(sql("stream/read_tasks"), [task], [0], [0], [500], [False], 128 * 1024)
 
 
 async def idempotency(db: Database, task: UUID) -> object:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from lingxi.api.problems import MEDIA_TYPE, problem_body
-from lingxi.api.sse import end_dead_peers
+from lingxi.api.sse import DIRECT_WRITER, DirectWriter, end_dead_peers
 from lingxi.domain.errors import LingxiError, MalformedRequest, TooSlow
 
 HEAD_BYTES = 64 * 1024
@@ -54,6 +54,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[DIRECT_WRITER] = DirectWriter(self.transport, self.flow)  # type: ignore[literal-required]
         self._head_open, self._head_bytes = True, 0
 
     def on_headers_complete(self) -> None:

@@ -7,6 +7,7 @@ buffers or wraps bodies would hold frames back.
 import asyncio
 import socket
 from collections.abc import Hashable, Iterable
+from typing import Protocol
 from uuid import UUID
 
 from starlette.datastructures import Headers
@@ -22,6 +23,7 @@ HEADERS = {
     "X-Accel-Buffering": "no",
 }
 DEAD_PEER_SECONDS = 60
+DIRECT_WRITER = "lingxi.direct_writer"  # in the scope, where our own server serves
 
 
 def last_event_id(headers: Headers, query: str | None) -> str | None:
@@ -43,6 +45,39 @@ async def open_task_events(
     return Response(status_code=204) if watcher is None else EventStream(hub, watcher)
 
 
+class Flow(Protocol):
+    """What uvicorn knows of a connection's write buffer."""
+
+    write_paused: bool
+
+
+class DirectWriter:
+    """Writes a part of a chunked body straight to the connection, past all that an ASGI `send` passes through.
+
+    For streams that many watch: a frame then costs a third. Whoever writes must know that no `send` is under way.
+    """
+
+    __slots__ = ("_flow", "_transport")
+    _last: tuple[bytes, bytes] = (
+        b"",
+        b"",
+    )  # of all connections: the same frames go to many, one after another
+
+    def __init__(self, transport: asyncio.Transport, flow: Flow) -> None:
+        self._transport, self._flow = transport, flow
+
+    def write(self, body: bytes) -> bool:
+        """Write `body` as one chunk; False, with nothing written, when the connection takes nothing now."""
+        if self._flow.write_paused or self._transport.is_closing():
+            return False
+        last, chunk = DirectWriter._last
+        if last is not body:
+            chunk = b"%x\r\n%b\r\n" % (len(body), body)
+            DirectWriter._last = (body, chunk)
+        self._transport.write(chunk)
+        return True
+
+
 class EventStream(Response):
     """A response that sends a watcher's frames until the stream ends or the client goes away."""
 
@@ -61,7 +96,8 @@ class EventStream(Response):
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
-            await self._hub.serve(self._watcher, send_frames)
+            direct: DirectWriter | None = scope.get(DIRECT_WRITER)
+            await self._hub.serve(self._watcher, send_frames, direct.write if direct is not None else None)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except asyncio.CancelledError:
             if not self._watcher.cut:

@@ -19,6 +19,7 @@ PROGRESS_SECONDS = (
     0.25  # between two `progress` frames of a task: four a second, and one when a watcher joins
 )
 MAX_PENDING_ITEM_PROGRESS = 200
+OFFERS_AT_ONCE = 500
 
 
 class Channel:
@@ -167,5 +168,14 @@ class Channel:
     def _write(self, entries: list[Entry]) -> None:
         self.log.append(entries)
         self.written_at = asyncio.get_running_loop().time()
-        for watcher in self.watchers:
-            watcher.wake()
+        self._fan_out(list(self.watchers))
+
+    def _fan_out(self, watchers: list["Watcher"]) -> None:
+        """Some at a time, so that others have their turn in between. Each reads on from its own offset,
+        whatever came meanwhile.
+        """
+        for watcher in watchers[-OFFERS_AT_ONCE:]:
+            watcher.offer()
+        del watchers[-OFFERS_AT_ONCE:]
+        if watchers:
+            asyncio.get_running_loop().call_soon(self._fan_out, watchers)

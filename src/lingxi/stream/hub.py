@@ -25,7 +25,7 @@ from lingxi.stream.channel import Channel
 from lingxi.stream.cursor import END, After, Fresh, Resume, parse_last_event_id, settled
 from lingxi.stream.pacing import Pacer
 from lingxi.stream.reader import PAGE_ROWS, Ask, Reader
-from lingxi.stream.watcher import Watcher
+from lingxi.stream.watcher import Send, SendNow, Watcher
 
 _ROWS_PER_POLL = 10_000  # shared by the tasks of one poll
 _FEWEST_ROWS_PER_TASK = 20
@@ -181,11 +181,14 @@ class Hub:
             channel.held -= 1
             self._drop_if_idle(channel)
 
-    async def serve(self, watcher: Watcher, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Run an opened watcher in the current task until its stream ends, then forget it."""
+    async def serve(self, watcher: Watcher, send: Send, send_now: SendNow | None = None) -> None:
+        """Run an opened watcher in the current task until its stream ends, then forget it.
+
+        `send_now` writes at once, or answers False: then `send`, which may wait, is used.
+        """
         self._running[watcher] = asyncio.current_task()
         try:
-            await watcher.run(send)
+            await watcher.run(send, send_now)
         finally:
             self.leave(watcher)
 

@@ -21,6 +21,7 @@ from lingxi.stream.frames import Block
 from lingxi.stream.reader import TaskPage
 
 Send = Callable[[bytes], Awaitable[None]]
+SendNow = Callable[[bytes], bool]
 
 
 class Watcher:
@@ -40,6 +41,7 @@ class Watcher:
         "_opening",
         "_over",
         "_seen",
+        "_send_now",
         "_stopped",
         "_waiting",
         "blocked_since",
@@ -74,23 +76,36 @@ class Watcher:
         self._behind = offset is None
         self._offset = channel.log.end if offset is None else offset
         self._final: bytes | None = None
-        self._waiting: asyncio.Future[None] | None = None
+        self._send_now: SendNow | None = None
+        self._waiting: asyncio.Future[None] | None = None  # set while it waits at the log's end
         self._stopped: asyncio.Future[None] | None = None
 
-    def wake(self) -> None:
-        """There is something new in the log."""
-        if self._waiting is not None and not self._waiting.done():
+    def offer(self) -> None:
+        """There is something new in the log. A watcher that waits for it is written to at once, if its
+        connection takes it; else its own task goes on when it can.
+        """
+        if self._waiting is None or self._waiting.done():
+            return
+        while self._send_now is not None and (entry := self.channel.log.get(self._offset)) is not None:
+            body = entry.block.after(self._seen)
+            if entry.ends is not None or (body and not self._send_now(body)):
+                break
+            self._offset += 1
+            self._seen = max(self._seen, entry.block.last)
+        if self._send_now is None or self._offset < self.channel.log.end:
             self._waiting.set_result(None)
 
     def stop(self, final: bytes = b"") -> None:
         """End the stream, after `final` has been sent."""
         self._final = final
-        self.wake()
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
         if self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(None)
 
-    async def run(self, send: Send) -> None:
+    async def run(self, send: Send, send_now: SendNow | None = None) -> None:
         """Send until the stream ends: by the task's end, by `stop`, or because the task is gone."""
+        self._send_now = send_now
         await self._send(send, self._opening)
         self._opening = b""
         await failpoints.reach("stream.between_snapshot_and_subscribe")
