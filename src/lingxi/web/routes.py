@@ -29,7 +29,7 @@ STEERING_ROLES = ("editor", "admin")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # under no-referrer browsers send `Origin: null` with our own forms
     "X-Content-Type-Options": "nosniff",
     "X-Robots-Tag": "noindex",
     "Cache-Control": "no-store",
