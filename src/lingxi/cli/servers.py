@@ -102,7 +102,6 @@ def api(port: PortOption = None, host: HostOption = None, data_dir: DataDirOptio
     from lingxi.bootstrap.api import run_api
 
     settings = running.settings_beside(data_dir, **_given(lingxi_port=port, lingxi_host=host))
-
     _run(run_api(settings))
 
 
@@ -117,16 +116,14 @@ def worker(
     from lingxi.bootstrap.worker import run_worker
 
     settings = running.settings_beside(data_dir, **_given(queue=queue))
-
     _run(run_worker(settings, processes))
 
 
 def dispatcher(data_dir: DataDirOption = DEFAULT_DATA_DIR) -> None:
     """Run a dispatcher by itself until SIGTERM. The API has one in it."""
-    settings = running.settings_beside(data_dir)
     from lingxi.bootstrap.dispatcher import run_dispatcher
 
-    _run(run_dispatcher(settings))
+    _run(run_dispatcher(running.settings_beside(data_dir)))
 
 
 def migrate(data_dir: DataDirOption = DEFAULT_DATA_DIR, as_json: JsonOption = False) -> None:
