@@ -11,7 +11,7 @@ from lingxi.services.claim_items import ItemKey
 async def renew_leases(
     connection: Connection, held: Sequence[tuple[ItemKey, int]], *, lease_seconds: float
 ) -> set[tuple[ItemKey, int]]:
-    """Renew the leases of attempts (item, fence); answers those that are still owned. The rest was superseded or is past its deadline."""
+    """Renew the leases of attempts (item, fence); answers those still owned. The rest was superseded or is too late."""
     rows = await connection.fetch(
         sql("items/renew"),
         [key.task_id for key, _ in held],

@@ -1,0 +1,6 @@
+-- A later generation; what is published already at this or a later one stays. $1 … $7 as in publish.sql
+update photos
+   set published_generation = $2, width = $3, height = $4, captured_at = $5, sort_at = coalesce($5, created_at),
+       entity_version = entity_version + 1, last_seq = $6, timeline = timeline || $7::jsonb
+ where id = $1 and processing_state = 'ready' and published_generation < $2 and visibility <> 'recalled' and deleted_at is null
+returning *

@@ -1,0 +1,3 @@
+-- $1 share links: those that may still be used.
+select s.id, s.album_id from share_links s join albums a on a.id = s.album_id
+ where s.id = any($1) and s.revoked_at is null and (s.expires_at is null or s.expires_at > clock_timestamp()) and a.deleted_at is null
