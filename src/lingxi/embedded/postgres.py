@@ -19,6 +19,7 @@ DATABASE = "lingxi"
 
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 _INITDB_TIMEOUT_SECONDS = 120
+_NO_PROCESS = 2**22 + 1  # above Linux's largest possible pid
 
 
 def find_postgres_binaries() -> Path:
@@ -90,6 +91,7 @@ class EmbeddedPostgres(Supervised):
         if not self.data.exists():
             self._create_cluster()
         self._user.own(self.data)
+        self._disown_pid_file()
 
     def _launch(self) -> None:
         settings = dict(self._settings)
@@ -136,6 +138,17 @@ class EmbeddedPostgres(Supervised):
         finally:
             password_file.unlink()
         draft.rename(self.data)
+
+    def _disown_pid_file(self) -> None:
+        """A killed server's pid file may name a process that is somebody else by now: PostgreSQL would refuse to start.
+
+        We own the folder and have ended every server on it, so the name is void. The rest of the file stays: by it
+        PostgreSQL finds out whether shared memory of the old server is still in use.
+        """
+        path = self.data / "postmaster.pid"
+        if path.exists():
+            _, _, rest = path.read_text().partition("\n")
+            path.write_text(f"{_NO_PROCESS}\n{rest}")
 
     def _run_tool(self, program: str, arguments: list[str], text: str = "") -> None:
         done = subprocess.run(

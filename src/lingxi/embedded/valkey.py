@@ -68,7 +68,7 @@ class EmbeddedValkey(Supervised):
         settings = {
             "bind": "127.0.0.1",
             "port": str(self.port),
-            "dir": f'"{self.folder}"',
+            "dir": _quoted(str(self.folder)),
             "daemonize": "no",
             "requirepass": self.password,
             "maxmemory-policy": "noeviction",  # BullMQ demands it: an evicted key is a lost job
@@ -97,3 +97,8 @@ class EmbeddedValkey(Supervised):
         except OSError:
             return False
         return reply.startswith(b"+OK\r\n+PONG")
+
+
+def _quoted(text: str) -> str:
+    """A word of valkey.conf."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

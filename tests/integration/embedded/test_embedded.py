@@ -38,7 +38,7 @@ PASS_CLOSED_FOLDERS = ["--inh-caps=+dac_override", "--ambient-caps=+dac_override
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "a path with spaces" / "data"
+    folder = tmp_path / 'a path with spaces, "quotes" and \\' / "data"
     yield folder
     end_what_is_left(folder)
 
@@ -195,6 +195,27 @@ async def test_a_cluster_that_was_half_made_is_made_anew(folder: Path) -> None:
         connection = await asyncpg.connect(postgres.url)
         assert await connection.fetchval("select current_database()") == "lingxi"
         await connection.close()
+
+
+def test_a_pid_file_that_names_somebody_else_is_no_hindrance(folder: Path) -> None:
+    """After a restart of a container the old server's pid is soon another process of the same user."""
+    postgres = EmbeddedPostgres(folder, fast=True)
+    postgres.start()
+    assert postgres.pid is not None
+    os.kill(postgres.pid, signal.SIGKILL)
+    wait_until_sync(lambda: postgres.pid is None)
+    postgres.release()
+    pid_file = postgres.data / "postmaster.pid"
+    owner = pid_file.stat()
+    somebody = subprocess.Popen(["sleep", "60"], user=owner.st_uid, group=owner.st_gid)
+    try:
+        pid_file.write_text(f"{somebody.pid}\n" + pid_file.read_text().partition("\n")[2])
+        with postgres:
+            assert postgres.pid != somebody.pid
+        assert somebody.poll() is None
+    finally:
+        somebody.kill()
+        somebody.wait()
 
 
 def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
