@@ -121,7 +121,9 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 
 def _allowed_methods(request: Request) -> list[str]:
     """Every method of this address; the router itself knows only those of the first route that matched."""
-    routes = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
+    routes = [
+        route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE
+    ]
     return sorted({method for route in routes for method in route.methods})
 
 

@@ -23,9 +23,8 @@ Time = Field(json_schema_extra={"format": "date-time"}, description="RFC 3339, U
 
 
 # JSON knows one kind of number: 60.0 is as whole as 60.
-WholeNumber = Annotated[
-    int, BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
-]
+_whole = BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
+Lifetime = Annotated[int, Field(ge=60, le=10 * 366 * 86400), _whole]
 
 
 class Wire(BaseModel):
@@ -193,9 +192,7 @@ class TokenList(Wire):
 class NewToken(Wire):
     name: str = Field(min_length=1, max_length=100)
     role: RoleName
-    lifetime_seconds: WholeNumber | None = Field(
-        default=None, ge=60, le=10 * 366 * 86400, description="Null: until revoked."
-    )
+    lifetime_seconds: Lifetime | None = Field(default=None, description="Null: until revoked.")
 
 
 class LiveHealth(Wire):

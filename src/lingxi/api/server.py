@@ -116,6 +116,7 @@ def create_server(app: ASGIApp, *, grace_seconds: float = 10.0) -> ApiServer:
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",
         access_log=False,
         server_header=False,
         backlog=_BACKLOG,

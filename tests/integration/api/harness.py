@@ -76,6 +76,7 @@ async def open_api(
     *,
     limits: Limits = QUICK_LIMITS,
     pool_size: int = 5,
+    registry: Registry | None = None,
     **config: Any,
 ) -> AsyncIterator[Api]:
     """Serve an API, with its monitoring app on a second port."""
@@ -89,7 +90,7 @@ async def open_api(
         pool=pool,
         redis=redis,
         hints=hints,
-        registry=Registry([DRILL]),
+        registry=registry or Registry([DRILL]),
         storage=open_storage(f"file://{folder}/objects"),
         hub=hub,
         stream_tokens=StreamTokens([SECRET]),

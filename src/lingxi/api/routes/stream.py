@@ -23,12 +23,24 @@ from lingxi.stream.tokens import StreamGrant
 
 router = APIRouter(prefix="/api/v1", tags=["Stream"])
 
+_EVENT = {
+    "type": "object",
+    "description": "One event; the content is a stream of these. `data` is JSON.",
+    "properties": {
+        "event": {
+            "type": "string",
+            "enum": ["snapshot", "item", "progress", "itemProgress", "end", "reset", "closing"],
+        },
+        "id": {"type": "string"},
+        "data": {"type": "string"},
+    },
+}
 _LAST_EVENT_ID_PARAMETER = {
     "name": "Last-Event-ID",
     "in": "header",
     "required": False,
     "description": "Go on after this number; wins over `lastEventId`.",
-    "schema": {"type": "string", "maxLength": 100, "pattern": "^[!-~]*$"},
+    "schema": {"type": "string"},
 }
 
 
@@ -38,7 +50,7 @@ _LAST_EVENT_ID_PARAMETER = {
         summary="Watch a task (server-sent events)",
         meaning="Frames `snapshot`, `item`, `progress`, `itemProgress`, `end`, `reset`, `closing`; `id` is the "
         "task's sequence number.",
-        content={"text/event-stream": {"schema": {"type": "string"}, "example": examples.STREAM}},
+        content={"text/event-stream": {"schema": _EVENT, "example": examples.STREAM}},
         also={
             204: {
                 "description": "The id is the number of a task that has ended: there is nothing more to come."
