@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -198,9 +199,8 @@ def _split_mend(sentence: str) -> tuple[str, str]:
 def _files(settings: Settings) -> list[Finding]:
     findings = []
     data_dir = settings.data_dir
-    storage = (
-        Path(settings.storage_url.removeprefix("file://")) if settings.storage_url else data_dir / "objects"
-    )
+    given = unquote(urlsplit(settings.storage_url).path)
+    storage = Path(given) if given else data_dir / "objects"
     nearest = next(folder for folder in (storage, *storage.parents) if folder.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         findings.append(Finding("storage", "ok", f"{storage} can be written"))

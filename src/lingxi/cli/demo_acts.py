@@ -149,6 +149,9 @@ class Acts:
         self.story.expect(ended.status == "cancelled", f"the cancelled batch ended {ended.status}")
         self.story.expect(ended.counts.cancelled > 0, "nothing was left to cancel")
         self.story.expect(ended.counts.failed == 0, "a running item did not finish after the cancel")
+        self.output.say(
+            f"  {ended.counts.succeeded} had started and finished; {ended.counts.cancelled} never start"
+        )
         ran = [item async for item in self.client.items(task.id, state="cancelled") if item.attempt > 0]
         self.story.expect(not ran, "a cancelled item had run")
 
@@ -199,6 +202,9 @@ class Acts:
             "TASK STATUS ITEMS OK FAILED CANCELLED ROUNDS ENDS ATTEMPTS LOST-ATTEMPTS EFFECTS LOST DOUBLED"
         )
         self.output.table(columns.split(), rows)
+        self.output.say(
+            "  LOST: items without an end, a row or their effect, ends untold. DOUBLED: items done or told twice."
+        )
         self.story.expect(len(proofs) == len(self.story.task_ids), "a task is missing from the database")
         self.story.expect(all(proof.counters_agree for proof in proofs), "counters and items disagree")
         self.story.expect(all(not proof.unpublished for proof in proofs), "an event was never published")
@@ -237,10 +243,21 @@ class Acts:
                 view.show(frame)
         ended = view.state.task
         assert ended is not None, "a watch ends with an end frame"
+        await self._compare(view.state)
         words = f"  {ended.status}: {counts_in_words(ended.counts)}"
         if self.output.live:
             self.output.say(words)
         return ended
+
+    async def _compare(self, seen: TaskState) -> None:
+        """What the stream told of each item must be what the API answers now."""
+        assert seen.task is not None
+        states = {item.index: item.state async for item in self.client.items(seen.task.id)}
+        told = {index: item.state for index, item in seen.items.items()}
+        wrong = [index for index, state in told.items() if states.get(index) != state]
+        self.story.expect(not wrong, f"the stream told {len(wrong)} items otherwise than the database")
+        whole = seen.task.round > 1 or len(told) == seen.task.counts.total
+        self.story.expect(whole, "the stream left out items")
 
     def _once(
         self, when: Callable[[TaskState], bool], act: Callable[[], Any]
