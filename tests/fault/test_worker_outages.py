@@ -72,9 +72,10 @@ async def test_results_wait_while_postgres_is_away(own_postgres: OwnServer, redi
             await work.running(task_id)
             own_postgres.kill()
             down.set()
-            (consumer,) = worker.consumers
-            await wait_until(lambda: any(held.decision for held in consumer.ledger.attempts.values()))
-            assert len(consumer.ledger.deliveries) == 1  # nothing is acknowledged before its commit
+            await wait_until(lambda: worker.away == ["postgres"])
+            held = list(worker.consumers[0].ledger.attempts.values())
+            assert [one.decision is not None for one in held] == [True]
+            assert (await work.queue_lengths())["active"] == 1  # nothing is acknowledged before its commit
             await asyncio.to_thread(own_postgres.start)
             await work.ended(task_id, 40)
         item = (await work.items(task_id))[0]

@@ -31,11 +31,16 @@ class LeaseKeeper:
     """`lost(ledger, fences)` is called on this thread for attempts that somebody else may own by now."""
 
     def __init__(
-        self, config: WorkerConfig, ledgers: Sequence[Ledger], lost: Callable[[Ledger, list[int]], None]
+        self,
+        config: WorkerConfig,
+        ledgers: Sequence[Ledger],
+        lost: Callable[[Ledger, list[int]], None],
+        end_process: Callable[[int], object] = os._exit,
     ) -> None:
         self._config = config
         self._ledgers = ledgers
         self._lost = lost
+        self._end_process = end_process
         self._connection: Connection | None = None
         self._hard_stop_at: float | None = None
         self._thread = threading.Thread(target=self._run, name="lease-keeper", daemon=True)
@@ -127,7 +132,7 @@ class LeaseKeeper:
         except Exception as error:
             _log.error("stopped_hard", reason=f"the event loop did not come back; {error}", given_back=0)
             code = 1
-        os._exit(code)
+        self._end_process(code)
 
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.is_closed():

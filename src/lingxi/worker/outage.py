@@ -13,7 +13,7 @@ class Outage:
     """The state of one server as the loops of this process see it."""
 
     def __init__(self, server: str) -> None:
-        self._server = server
+        self.server = server
         self._since: float | None = None
 
     @property
@@ -25,14 +25,14 @@ class Outage:
         """Somebody met it."""
         if self._since is None:
             self._since = time.monotonic()
-            _log.warning(f"{self._server}_unavailable", reason=f"{type(error).__name__}: {error}"[:300])
+            _log.warning(f"{self.server}_unavailable", reason=f"{type(error).__name__}: {error}"[:300])
 
     def ended(self) -> None:
         """Somebody was served."""
         if self._since is not None:
             seconds = time.monotonic() - self._since
             self._since = None
-            _log.info(f"{self._server}_available", seconds=round(seconds, 3))
+            _log.info(f"{self.server}_available", seconds=round(seconds, 3))
 
 
 def pause_seconds(failures: int) -> float:

@@ -1,7 +1,9 @@
 """One worker process: the consumers of its queues, the thread that keeps their leases, and loops that run beside them."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from lingxi.broker.client import worker_client
@@ -45,20 +47,28 @@ class WorkerProcess:
         *,
         storage: Any = None,
         beside: Sequence[Loop] = (),
+        end_process: Callable[[int], object] = os._exit,
     ) -> None:
         self._config = config
         self._processors = processors
         self._storage = storage
         self._beside = beside
+        self._end_process = end_process
         self._stop = asyncio.Event()
         self._keeper: LeaseKeeper | None = None
         self._failed = False
+        self._outages = Outage("postgres"), Outage("redis")
         self.consumers: list[Consumer] = []
 
     @property
     def abandoned(self) -> int:
         """Processors that were given up on, and whose code still runs here."""
         return sum(consumer.executor.abandoned for consumer in self.consumers if consumer.executor)
+
+    @property
+    def away(self) -> list[str]:
+        """Of `postgres` and `redis`, those that cannot serve now."""
+        return [outage.server for outage in self._outages if outage.lasts]
 
     def ask_to_stop(self) -> None:
         """Stop in order; from the event loop."""
@@ -71,7 +81,7 @@ class WorkerProcess:
 
     async def run(self) -> int:
         """Serve until a stop is asked; the exit code. Waits for PostgreSQL and Redis as long as it takes."""
-        postgres, redis = Outage("postgres"), Outage("redis")
+        postgres, redis = self._outages
         client = worker_client(self._config.redis_url)
         store = await Store.open(self._config.database_url, self._config.name, postgres)
         hints = Hints(client)
@@ -88,15 +98,20 @@ class WorkerProcess:
             ward=Ward(),
         )
         self.consumers = [Consumer(name, self._processors.get(name), around) for name in self._config.queues]
-        self._keeper = LeaseKeeper(self._config, [c.ledger for c in self.consumers], self._lost_from_thread())
+        ledgers = [consumer.ledger for consumer in self.consumers]
+        self._keeper = LeaseKeeper(self._config, ledgers, self._lost_from_thread(), self._end_process)
         try:
             await self._serve(self._keeper)
         finally:
             await hints.close()
             await self._close(client)
             await store.close()
-        _log.info("worker_stopped", worker=self._config.name)
+        _log.info("worker_stopped", worker=self._config.name, attempts=self._attempts())
         return 1 if self._failed else 0
+
+    def _attempts(self) -> dict[str, int]:
+        """What became of attempts here: accepted, already, superseded (fenced), dropped, invalid."""
+        return dict(sum((consumer.finisher.counts for consumer in self.consumers), Counter()))
 
     async def _serve(self, keeper: LeaseKeeper) -> None:
         keeper.start()

@@ -174,6 +174,19 @@ async def test_the_counts_of_the_last_hour_follow_the_commits(work: Work) -> Non
     assert (counts.completed, counts.failed) == (7, 1)
 
 
+async def test_watchers_are_hinted_after_the_commit(work: Work) -> None:
+    async with redis.asyncio.from_url(work.redis_url) as client, client.pubsub() as listener:
+        await listener.subscribe(names.HINT_TASKS)
+        task_id = await work.submit({})
+        async with work.worker():
+            await work.ended(task_id)
+        hinted = set()
+        while (message := await listener.get_message(timeout=1.0)) is not None:
+            if message["type"] == "message":
+                hinted |= set(message["data"].decode().split(","))
+    assert hinted == {str(task_id)}
+
+
 async def test_every_served_queue_has_a_heartbeat_with_or_without_a_processor(work: Work) -> None:
     client = worker_client(work.redis_url)
     async with work.worker(queues=names.QUEUES):
