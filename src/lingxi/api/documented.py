@@ -25,6 +25,7 @@ from lingxi.domain.errors import (
     TooLarge,
     TooSlow,
     Unauthenticated,
+    UnsupportedContent,
 )
 
 # ── errors, each as it looks ─────────────────────────────────────────────────────────────────────────────
@@ -47,12 +48,13 @@ SLOW = TooSlow("The body came too slowly.")
 STATE = Conflict("The task has ended; there is nothing left to cancel.")
 KEY_REUSED = KeyReused("This Idempotency-Key was used with a different body.")
 LARGE = TooLarge("The body is larger than 16777216 bytes, the limit here.")
+NOT_JSON = UnsupportedContent("Content-Type must be application/json.")
 INTERNAL = LingxiError(problems.INTERNAL_DETAIL)
 NO_REDIS = RedisUnavailable("Redis cannot serve now; try again.")
 NO_POSTGRESQL = PostgresUnavailable("PostgreSQL cannot serve now; try again.")
 
 AUTHENTICATED = (BAD_REQUEST, NO_TOKEN, ROLE_TOO_LOW, INTERNAL, NO_POSTGRESQL)
-WITH_BODY = (MALFORMED, INVALID, SLOW, LARGE)
+WITH_BODY = (MALFORMED, INVALID, SLOW, LARGE, NOT_JSON)
 WITH_KEY = (BAD_KEY, KEY_REUSED)
 
 _MEANINGS = {
@@ -63,6 +65,7 @@ _MEANINGS = {
     408: "The body came too slowly.",
     409: "Not possible in this state, or the key was used with a different body.",
     413: "Over a limit; the limit is in the answer.",
+    415: "The content is of no accepted type.",
     422: "It breaks the schema; `errors` says which field and why.",
     500: "Internal error.",
     503: "A server that this needs is unavailable.",

@@ -14,6 +14,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
@@ -37,7 +38,8 @@ _OPEN_TAGS = {"Health"}
 def document() -> dict[str, Any]:
     """The whole document as plain values, always the same for the same code."""
     app = FastAPI()
-    for router in (*API_ROUTERS, monitoring.queues):
+    routers = (*API_ROUTERS, monitoring.queues)
+    for router in routers:
         app.include_router(router)
     made = get_openapi(
         title="Lingxi",
@@ -48,6 +50,9 @@ def document() -> dict[str, Any]:
     )
     made["components"] = {"schemas": _schemas(), "securitySchemes": _security_schemes()}
     made["servers"] = [{"url": "/"}]
+    for route in (route for router in routers for route in router.routes if isinstance(route, APIRoute)):
+        if route.include_in_schema:
+            _put_back(route, made["paths"][route.path_format])
     for path, operations in made["paths"].items():
         for method in _METHODS:
             if (operation := operations.get(method)) is not None:
@@ -60,11 +65,17 @@ def text() -> str:
     return json.dumps(document(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
+def _put_back(route: APIRoute, operations: dict[str, Any]) -> None:
+    """FastAPI drops every null, also in examples, where it is a value: take answers and bodies as the route wrote them."""
+    for method in route.methods or ():
+        operation = operations[method.lower()]
+        operation["responses"] = {str(status): answer for status, answer in route.responses.items()}
+        if (body := (route.openapi_extra or {}).get("requestBody")) is not None:
+            operation["requestBody"] = body
+
+
 def _finish(path: str, method: str, operation: dict[str, Any]) -> None:
     """What FastAPI adds or leaves out."""
-    responses = operation["responses"]
-    if "HTTPValidationError" in json.dumps(responses.get("422", {})):
-        del responses["422"]
     operation["operationId"] = "_".join(re.findall(r"[A-Za-z]+", f"{method}/{path.removeprefix('/api/v1/')}"))
     if not _OPEN_TAGS & set(operation["tags"]):
         operation["security"] = [{"token": []}, {"session": []}]

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError, WithJsonSche
 from starlette.requests import Request
 
 from lingxi.api.json_body import OFF_LOOP_BYTES, parse
-from lingxi.domain.errors import FieldError, MalformedRequest, NotFound, SchemaError
+from lingxi.domain.errors import FieldError, NotFound, SchemaError, UnsupportedContent
 from lingxi.domain.ids import parse_uuid, split_item_id
 
 T = TypeVar("T")
@@ -56,10 +56,10 @@ def id_of(text: str) -> UUID:
 
 
 async def read_body(request: Request) -> bytes:
-    """The body of a request that should hold JSON. MalformedRequest for another Content-Type, TooLarge, TooSlow."""
+    """The body of a request that should hold JSON. UnsupportedContent for another Content-Type, TooLarge, TooSlow."""
     content_type = request.headers.get("content-type")
     if content_type is not None and not _JSON.fullmatch(content_type.strip()):
-        raise MalformedRequest("Content-Type must be application/json.")
+        raise UnsupportedContent("Content-Type must be application/json.")
     return await request.body()
 
 
@@ -69,7 +69,7 @@ async def off_loop(body: bytes, work: Callable[[bytes], T]) -> T:
 
 
 async def read_json(request: Request) -> Any:
-    """The body as strict JSON. MalformedRequest, SchemaError, TooLarge, TooSlow."""
+    """The body as strict JSON. MalformedRequest, SchemaError, TooLarge, TooSlow, UnsupportedContent."""
     return await off_loop(await read_body(request), parse)
 
 

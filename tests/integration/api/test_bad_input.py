@@ -146,7 +146,7 @@ async def test_another_content_type(editor: httpx.AsyncClient, content_type: str
     answer = await editor.post(
         "media-tasks", content=_drills(_item()), headers={"Content-Type": content_type}
     )
-    assert (answer.status_code, answer.json()["code"]) == (400, 40001)
+    assert (answer.status_code, answer.json()["code"]) == (415, 41501)
     assert "Content-Type" in answer.json()["detail"]
 
 

@@ -1,0 +1,1 @@
+"""Parts of the HTTP layer that need no server."""
