@@ -30,7 +30,9 @@ HEARTBEAT_KEY: Final = "lingxi:worker:heartbeat:{queue}"
 HEARTBEAT_TTL_SECONDS: Final = 30
 DISPATCH_LOCK_KEY: Final = "lingxi:lock:outbox-dispatch"
 DISPATCH_LOCK_TTL_MS: Final = 5_000
-FINISHED_COUNTS_KEY: Final = "lingxi:finished:{queue}:{minute}"  # hash {completed, failed}; minute = unix time // 60
+FINISHED_COUNTS_KEY: Final = (
+    "lingxi:finished:{queue}:{minute}"  # hash {completed, failed}; minute = unix time // 60
+)
 MARKER_KEY: Final = "lingxi:marker"  # gone or different: this Redis was wiped or restored
 
 # ── pub/sub channels: hints only, polling is the floor ───────────────────────────────────────────────────

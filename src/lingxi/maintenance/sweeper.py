@@ -96,7 +96,9 @@ class Sweeper:
                 _log.error("sweep_failed", exc_info=True)
             return
         if counts.did_something:
-            _log.info("swept", lost=counts.lost, failed=counts.failed, requeued=counts.requeued, wiped=counts.wiped)
+            _log.info(
+                "swept", lost=counts.lost, failed=counts.failed, requeued=counts.requeued, wiped=counts.wiped
+            )
 
     async def run_once(self) -> SweepCounts:
         """One sweep; answers what it did. Leases first: they need no Redis."""

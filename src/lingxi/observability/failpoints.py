@@ -63,7 +63,9 @@ def arm(spec: str, folder: Path | None = None) -> None:
         name, _, what = part.partition("=")
         action, _, at = what.partition("@")
         if name not in FAILPOINTS or action not in ACTIONS or (at and not at.isdigit()):
-            raise ValueError(f"{part!r} is no failpoint: NAME=ACTION[@N] with an action of {', '.join(ACTIONS)}")
+            raise ValueError(
+                f"{part!r} is no failpoint: NAME=ACTION[@N] with an action of {', '.join(ACTIONS)}"
+            )
         _armed[name] = _Armed(name, action, int(at) if at else None, folder)
 
 
