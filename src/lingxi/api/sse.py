@@ -112,7 +112,7 @@ class EventStream(Response):
         self._watcher.stop()
 
 
-def end_dead_peers(sockets: Iterable[socket.socket]) -> None:
+def end_dead_peers(sockets: Iterable[socket.socket], *, seconds: int = DEAD_PEER_SECONDS) -> None:
     """Let the kernel end connections whose peer acknowledges nothing for a minute, a vanished one or one that
     never reads.
 
@@ -120,4 +120,4 @@ def end_dead_peers(sockets: Iterable[socket.socket]) -> None:
     """
     for listening in sockets:
         if listening.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_USER_TIMEOUT"):
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, DEAD_PEER_SECONDS * 1000)
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, seconds * 1000)

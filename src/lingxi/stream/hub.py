@@ -339,8 +339,9 @@ class Hub:
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def _keep(self) -> None:
-        """Heartbeats into silent logs, logs trimmed, connections ended that take nothing."""
+        """Heartbeats into silent logs, logs trimmed; now and then, connections ended that take nothing."""
         loop = asyncio.get_running_loop()
+        scan_at = loop.time()
         while True:
             await asyncio.sleep(min(1.0, self.config.heartbeat_seconds / 4))
             now = loop.time()
@@ -348,11 +349,16 @@ class Hub:
                 channel.log.trim()
                 if channel.watchers and now - channel.written_at >= self.config.heartbeat_seconds:
                     channel.heartbeat()
-            for watcher, task in list(self._running.items()):
-                since = watcher.blocked_since
-                if since is not None and now - since > self.config.send_timeout_seconds:
-                    self.counts.stalled += 1
-                    self._cut(watcher, task)
+            if now >= scan_at:
+                scan_at = now + self.config.send_timeout_seconds / 6
+                self._cut_stalled(now)
+
+    def _cut_stalled(self, now: float) -> None:
+        for watcher, task in list(self._running.items()):
+            since = watcher.blocked_since
+            if since is not None and now - since > self.config.send_timeout_seconds:
+                self.counts.stalled += 1
+                self._cut(watcher, task)
 
     def _cut(self, watcher: Watcher, task: asyncio.Task[Any] | None) -> None:
         watcher.cut = True

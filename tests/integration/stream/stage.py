@@ -201,7 +201,9 @@ class Stage:
         viewer.last_id = last_event_id
         if not held:
             viewer.gate.set()
-        direct = viewer.send_now if len(self.viewers) % 2 else None  # both ways of sending are tried by all tests
+        direct = (
+            viewer.send_now if len(self.viewers) % 2 else None
+        )  # both ways of sending are tried by all tests
         viewer.task = asyncio.create_task(self.hub.serve(watcher, viewer.send, direct))
         self.viewers.append(viewer)
         return viewer
