@@ -7,8 +7,8 @@ survives what kills workers: a poison item, the kernel's out-of-memory killer, a
 import asyncio
 import os
 import signal
-import subprocess
 import time
+from asyncio.subprocess import Process
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,7 @@ class Supervisor:
     def __init__(self, config: SupervisorConfig) -> None:
         self._config = config
         self._stop = asyncio.Event()
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: set[int] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._clean = True
 
@@ -65,10 +65,11 @@ class Supervisor:
         quick_deaths = 0
         while not self._stop.is_set():
             boot, since = new_boot(), time.monotonic()
-            child = subprocess.Popen(list(self._config.command(boot)), env=self._config.environment)  # noqa: ASYNC220
-            self._children[child.pid] = child
+            command = self._config.command(boot)
+            child = await asyncio.create_subprocess_exec(*command, env=self._config.environment)
+            self._children.add(child.pid)
             code = await self._wait(child)
-            del self._children[child.pid]
+            self._children.discard(child.pid)
             if code == 0 and self._stop.is_set():
                 return
             if self._stop.is_set():
@@ -80,27 +81,19 @@ class Supervisor:
             quick_deaths = 0 if time.monotonic() - since >= _SETTLED_SECONDS else quick_deaths + 1
             await self._pause(quick_deaths)
 
-    async def _wait(self, child: subprocess.Popen[bytes]) -> int:
+    async def _wait(self, child: Process) -> int:
         """Until it ends; once the stop was asked it has so long for it, and is killed then."""
-        ended = asyncio.Event()
-        pidfd = os.pidfd_open(child.pid)
-        self._loop.add_reader(pidfd, ended.set)
-        try:
-            ends = asyncio.create_task(ended.wait())
-            stops = asyncio.create_task(self._stop.wait())
-            await asyncio.wait({ends, stops}, return_when=asyncio.FIRST_COMPLETED)
-            stops.cancel()
-            if not ends.done():
-                child.send_signal(signal.SIGTERM)
-                await asyncio.wait({ends}, timeout=self._config.stop_seconds + _MARGIN_SECONDS)
-                if not ends.done():
-                    _log.error("worker_killed", pid=child.pid, reason="it did not stop in time")
-                    child.kill()
-                    await ends
-            return child.wait()
-        finally:
-            self._loop.remove_reader(pidfd)
-            os.close(pidfd)
+        ends = asyncio.create_task(child.wait())
+        stops = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({ends, stops}, return_when=asyncio.FIRST_COMPLETED)
+        stops.cancel()
+        if not ends.done():
+            child.terminate()
+            await asyncio.wait({ends}, timeout=self._config.stop_seconds + _MARGIN_SECONDS)
+        if not ends.done():
+            _log.error("worker_killed", pid=child.pid, reason="it did not stop in time")
+            child.kill()
+        return await ends
 
     async def _pause(self, quick_deaths: int) -> None:
         if quick_deaths > 1:
@@ -149,8 +142,8 @@ class Supervisor:
         self._loop.call_soon_threadsafe(self._stop.set)
 
     def _at_once(self) -> None:
-        for child in list(self._children.values()):
-            child.kill()
+        for pid in list(self._children):
+            os.kill(pid, signal.SIGKILL)
 
 
 def run_supervisor(config: SupervisorConfig) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from lingxi.processors.contract import Context, Permanent, Processor, Transient
 from lingxi.processors.demo_drill import Input
 from lingxi.services.cancel_task import cancel_task
+from tests.support.proxy import CuttingProxy
+from tests.support.waiting import wait_until
 from tests.support.work import Work, drills
 
 
@@ -46,6 +49,26 @@ async def test_jobs_that_were_not_started_go_back_to_redis(work: Work) -> None:
     assert states.count("succeeded") >= 3
     assert set(states) == {"succeeded", "queued"}
     assert (await work.queue_lengths())["active"] == 0
+    async with work.worker():
+        assert (await work.ended(task_id))["status"] == "succeeded"
+    assert {item["attempt"] for item in await work.items(task_id)} == {1}
+
+
+async def test_jobs_that_were_taken_and_not_claimed_go_back_too(
+    work: Work, proxy_to: Callable[[str], CuttingProxy]
+) -> None:
+    """PostgreSQL does not answer: the jobs that were taken wait for their claim when the stop comes."""
+    proxy = proxy_to(work.database_url)
+    proxy.stall()
+    async with work.worker(database_url=proxy.url(work.database_url), concurrency={"demo:drill": 3}):
+        task_id = await work.submit(*drills(5))
+
+        async def taken() -> bool:
+            return (await work.queue_lengths())["active"] == 3
+
+        await wait_until(taken)
+    lengths = await work.queue_lengths()
+    assert (lengths["active"], lengths["wait"] + lengths["prioritized"]) == (0, 5)
     async with work.worker():
         assert (await work.ended(task_id))["status"] == "succeeded"
     assert {item["attempt"] for item in await work.items(task_id)} == {1}
