@@ -8,7 +8,7 @@ from lingxi.client.errors import StreamBroken
 from lingxi.client.sse import EventParser, ServerSentEvent
 
 STREAM = (
-    '\ufeffretry: 1500\r\n: hello\n\nid: 1\nevent: snapshot\ndata: {"a":\ndata:  "灵犀"}\r\n\r\n'
+    '\ufeffretry: 1500\r\n: hello\n\nid: 1\nevent: snapshot\ndata: {"a":\r\ndata:  "灵犀"}\r\n\r\n'
     "event: progress\rdata: {}\r\rid: 2\nevent: item\ndata: x\n\nid: bad\0id\nretry: 12x\ndata\n\n"
     "event: lost\nid: 9\n\nunknown: y\ndata: cut"
 ).encode()
