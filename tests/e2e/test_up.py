@@ -78,6 +78,38 @@ def test_a_crashed_child_is_started_again(processes: Processes, tmp_path: Path) 
     assert up.process.stop() == 0
 
 
+@pytest.mark.parametrize("program", ["postgres", "valkey-server"])
+def test_a_server_that_died_is_started_again(processes: Processes, tmp_path: Path, program: str) -> None:
+    data = tmp_path / "data"
+    up = start_up(processes, data)
+    commands = {pid: command.split() for pid, command in processes_of(data).items()}
+    (server,) = [pid for pid, words in commands.items() if os.path.basename(words[0]) == program]
+    os.kill(server, signal.SIGKILL)
+    wait_until_sync(lambda: server not in processes_of(data), 20)
+    body = '{"type":"demo:drill","items":[{"input":{}}]}'
+
+    def works() -> bool:
+        return up.run("submit", "-", "--watch", text_in=body).returncode == 0
+
+    wait_until_sync(works, 60, "a task is done again")
+    assert up.process.stop() == 0
+    assert processes_of(data) == {}
+
+
+def test_up_on_servers_of_ones_own(
+    processes: Processes, tmp_path: Path, empty_database_url: str, redis_url: str
+) -> None:
+    data = tmp_path / "data"
+    up = start_up(processes, data, DATABASE_URL=empty_database_url, REDIS_URL=redis_url)
+    assert (
+        up.run("submit", "-", "--watch", text_in='{"type":"demo:drill","items":[{"input":{}}]}').returncode
+        == 0
+    )
+    assert not (data / "postgres").exists()
+    assert up.process.stop() == 0
+    assert processes_of(data) == {}
+
+
 def test_a_second_up_on_the_folder_is_refused(up: Up) -> None:
     run = up.run("up", "--port", "0")
     assert run.returncode == 6

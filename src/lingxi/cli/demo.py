@@ -68,7 +68,7 @@ async def _demo(
         summary = {**story.summary(), "seconds": round(time.monotonic() - started, 1)}
         _tell(summary, story.complaints, output)
         if not once:
-            await _serve_on(stack, interrupts, output, summary)
+            await _serve_on(stack, output, summary)
     finally:
         await stack.stop()
     output.result(summary)
@@ -87,10 +87,10 @@ def _tell(summary: dict[str, Any], complaints: list[str], output: Output) -> Non
         )
 
 
-async def _serve_on(stack: Stack, interrupts: Interrupts, output: Output, summary: dict[str, Any]) -> None:
+async def _serve_on(stack: Stack, output: Output, summary: dict[str, Any]) -> None:
     output.say()
     output.say(f"Still serving at {stack.url}; look at the tasks there with the token {stack.token}")
     output.say(f"or: LINGXI_URL={stack.url} LINGXI_TOKEN={stack.token} lingxi list")
     output.say("Ctrl-C ends it and leaves nothing behind.")
     output.line({**summary, "url": stack.url, "token": stack.token})
-    await interrupts.wait()
+    await stack.tend()

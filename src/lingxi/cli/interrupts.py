@@ -52,13 +52,6 @@ class Interrupts:
         while not self.asked:
             await self._change().wait()
 
-    async def wait_for_hurry(self) -> None:
-        """Returns when it was asked for twice."""
-        while not self.hurry:
-            event = self._change()
-            event.clear()
-            await event.wait()
-
     async def unless_asked(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`; when the end is asked for first, `work` is cancelled and Interrupted raised."""
         task = asyncio.ensure_future(work)

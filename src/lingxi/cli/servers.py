@@ -74,7 +74,7 @@ async def _up(settings: Settings, interrupts: Interrupts, processes: int, output
         output.result(
             {"url": stack.url, "token": stack.token, "tokenFile": str(token_file), "pid": os.getpid()}
         )
-        await interrupts.wait()
+        await stack.tend()
         output.say("ending: workers finish what they run (Ctrl-C again: at once)")
     finally:
         await stack.stop()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 READY_TIMEOUT_SECONDS = 60.0
 STOP_MARGIN_SECONDS = 5.0
+TEND_SECONDS = 1.0
 WORKSPACE = "default"
 
 
@@ -106,6 +107,18 @@ class Stack:
             if server is not None:
                 server.stop()
         self._valkey = self._postgres = None
+
+    async def tend(self) -> None:
+        """Keeps the embedded servers running until the end is asked for, on the ports and data that they have."""
+        while not self._interrupts.asked:
+            try:
+                await asyncio.wait_for(self._interrupts.wait(), TEND_SECONDS)
+            except TimeoutError:
+                for server in (self._postgres, self._valkey):
+                    if server is not None and server.pid is None:
+                        self._say(f"{server.programs[0]} ended by itself; starting it again")
+                        server.stop()
+                        server.start()
 
     def check(self) -> None:
         """Raises CommandError once a child was given up on."""
