@@ -16,7 +16,9 @@ from starlette.requests import Request
 
 from lingxi.api.deps import ApiDeps, deps_of
 from lingxi.api.signing import Signer
+from lingxi.db.session import transaction
 from lingxi.domain.errors import Forbidden, Unauthenticated
+from lingxi.services.record_audit import record_audit
 from lingxi.services.tokens import find_token, still_valid
 
 SESSION_COOKIE = "lingxi_session"
@@ -108,11 +110,23 @@ def seal_session(signer: Signer, caller: Anyone, expires_at: float) -> str:
 
 
 async def start_session(deps: ApiDeps, secret: str) -> tuple[str, int] | None:
-    """A session for the holder of a bearer token: the cookie's value and its age in seconds; None for a bad token."""
+    """A session for the holder of a bearer token, audited: the cookie's value and its age in seconds.
+
+    None for a bad token.
+    """
     caller = await _by_bearer(deps, [f"Bearer {secret}"])
     if caller is None:
         return None
     seconds = deps.config.session_seconds
+    async with transaction(deps.pool) as connection:
+        await record_audit(
+            connection,
+            workspace_id=caller.workspace_id,
+            actor=caller.token_id,
+            verb="session.open",
+            target=f"token:{caller.token_id}",
+            request_id=None,
+        )
     return seal_session(Signer(deps.config.secret_keys), caller, int(deps.clock()) + seconds), seconds
 
 
@@ -138,8 +152,11 @@ async def _by_session(deps: ApiDeps, cookie: str) -> Anyone | None:
 
 def is_same_origin(request: Request) -> bool:
     """Does Origin name the host that this request went to? A proxy may have ended TLS, so the scheme is not compared."""
-    origin = request.headers.getlist("origin")
-    return (
-        len(origin) == 1
-        and urlsplit(origin[0]).netloc.lower() == request.headers.get("host", "").lower() != ""
-    )
+    given = request.headers.getlist("origin")
+    if len(given) != 1:
+        return False
+    try:
+        origin = urlsplit(given[0])
+    except ValueError:
+        return False
+    return origin.netloc.lower() == request.headers.get("host", "").lower() != ""

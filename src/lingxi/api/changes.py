@@ -118,7 +118,6 @@ class Changes:
                     else await find_answer(connection, scope)
                 )
                 if found is None:
-                    await failpoints.reach("api.before_insert")
                     done = await self._work(connection, change, work)
                     headers = dict(done.headers)
                     await store_answer(connection, scope, status=done.status, headers=headers, body=done.body)
@@ -133,6 +132,7 @@ class Changes:
     async def _work(
         self, connection: Connection, change: Change, work: Callable[[Connection], Awaitable[Done]]
     ) -> Done:
+        await failpoints.reach("api.before_insert")
         done = await work(connection)
         await failpoints.reach("api.after_insert")
         if not change.skip_audit:

@@ -135,6 +135,10 @@ class _Body:
             raise TooLarge(f"The body is larger than {self._limit_bytes} bytes, the limit here.")
         message = await self._timed()
         if message["type"] == "http.disconnect":
+            if (
+                self.complete
+            ):  # there was no body to wait for; whoever listens for the end wants to hear of it
+                return message
             raise ClientGone
         self._received_bytes += len(message.get("body", b""))
         self.complete = not message.get("more_body", False)

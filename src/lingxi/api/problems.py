@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -101,7 +101,7 @@ class Problems:
 
         try:
             await self._app(scope, receive, watched)
-        except ClientGone:
+        except (ClientGone, ClientDisconnect):
             scope["client_gone"] = True
         except Exception as error:
             answer = problem_response(as_lingxi_error(error))

@@ -42,6 +42,7 @@ from lingxi.web.routes import PagesDeps, Session, SignedIn, pages_routes
 
 _log = get_logger("bootstrap.api")
 _RETRY_SECONDS = 1.0
+_COMMAND_TIMEOUT_SECONDS = 10.0  # a client that waits longer has given up: a hanging PostgreSQL is a 503
 _SECRET_FINGERPRINT = "secret_key"  # noqa: S105 - the name of a row
 
 
@@ -100,7 +101,11 @@ async def _serve_until(
 
 async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
     pool = await create_pool(
-        settings.database_url, name="lingxi-api", min_size=0, max_size=settings.database_pool_size
+        settings.database_url,
+        name="lingxi-api",
+        min_size=0,
+        max_size=settings.database_pool_size,
+        command_timeout_seconds=_COMMAND_TIMEOUT_SECONDS,
     )
     stack.push_async_callback(close_pool, pool)
     client = api_client(settings.redis_url)

@@ -80,16 +80,25 @@ async def connect(
 
 
 async def create_pool(
-    dsn: str, *, name: str, min_size: int = 1, max_size: int = 10, hot: bool = False
+    dsn: str,
+    *,
+    name: str,
+    min_size: int = 1,
+    max_size: int = 10,
+    hot: bool = False,
+    command_timeout_seconds: float = 60,
 ) -> Pool:
-    """A pool of at most `max_size` connections; raises as `connect` when the server is away."""
+    """A pool of at most `max_size` connections; raises as `connect` when the server is away.
+
+    A statement that takes longer than `command_timeout_seconds` ends with TimeoutError: the server hangs.
+    """
     pool = asyncpg.create_pool(
         dsn,
         min_size=min_size,
         max_size=max_size,
         server_settings=_settings(name, hot),
         timeout=10,
-        command_timeout=60,
+        command_timeout=command_timeout_seconds,
         reset=_nothing_to_reset,
     )
     await pool

@@ -29,6 +29,7 @@ from lingxi.stream.hub import Hub, HubConfig
 from lingxi.stream.reader import PostgresReader
 from lingxi.stream.tokens import StreamTokens
 
+COMMAND_SECONDS = 3.0
 SECRET = b"a secret of the tests, 32 bytes at least"
 QUICK_LIMITS = Limits(max_body_bytes=16 * 1024 * 1024, max_object_bytes=1024 * 1024, body_timeout_seconds=0.5)
 
@@ -80,7 +81,9 @@ async def open_api(
     **config: Any,
 ) -> AsyncIterator[Api]:
     """Serve an API, with its monitoring app on a second port."""
-    pool = await create_pool(database_url, name="test-api", min_size=0, max_size=pool_size)
+    pool = await create_pool(
+        database_url, name="test-api", min_size=0, max_size=pool_size, command_timeout_seconds=COMMAND_SECONDS
+    )
     redis = api_client(redis_url)
     hub = Hub(*_readers(database_url), check_access=_checker(pool), config=HubConfig(poll_seconds=0.05))
     hub.start()

@@ -208,6 +208,7 @@ async def test_a_session_reads_and_changes_only_with_our_origin(api: Api, world:
             {},
             {"Origin": "http://evil.example"},
             {"Origin": "null"},
+            {"Origin": "http://["},
             {"Origin": f"http://{host}.evil.example"},
         ):
             refused = await browser.post("media-tasks", json=batch(1), headers=origin)

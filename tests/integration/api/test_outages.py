@@ -9,7 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.integration.api.harness import Api, batch, make_world, open_api, row_counts
+from tests.integration.api.harness import COMMAND_SECONDS, Api, batch, make_world, open_api, row_counts
 from tests.support.servers import OwnServer
 from tests.support.waiting import wait_until
 
@@ -50,7 +50,7 @@ async def test_postgresql_goes_away_and_comes_back(
 
 
 async def test_postgresql_hangs(own_postgres: OwnServer, redis_url: str, tmp_path: Path) -> None:
-    """Frozen in mid-flight: health and metrics still answer in time."""
+    """Frozen in mid-flight: health and metrics still answer in time, and a request does not wait for ever."""
     async with asyncpg.create_pool(own_postgres.url, min_size=1, max_size=2) as pool:
         world = await make_world(pool)
     async with (
@@ -65,8 +65,11 @@ async def test_postgresql_hangs(own_postgres: OwnServer, redis_url: str, tmp_pat
                 *(editor.get(p) for p in ("metrics", "health/queues", "health/ready"))
             )
             seconds = time.monotonic() - began
+            submitted = await editor.post("media-tasks", json=batch(1))
+            assert time.monotonic() - began < 3 * COMMAND_SECONDS
         finally:
             await asyncio.to_thread(own_postgres.thaw)
+        assert (submitted.status_code, submitted.json()["code"]) == (503, 50003)
         assert seconds < 4  # 2 s on an idle machine: the bound inside is 1.5 s
         assert metrics.status_code == 200 and "# collector postgresql failed" in metrics.text
         assert (
