@@ -1,6 +1,7 @@
 """What every process does first, and what several of them need."""
 
 import asyncio
+import gc
 import os
 import secrets
 import sys
@@ -31,10 +32,18 @@ class StartRefused(Exception):
 
 
 def prepare(settings: Settings, role: str) -> None:
-    """Logging and, in tests, failpoints."""
+    """Logging, the garbage collector and, in tests, failpoints."""
     configure(settings.log_level, role=role, pid=os.getpid())
+    _calm_garbage_collector()
     if settings.lingxi_failpoints:
         failpoints.arm(settings.lingxi_failpoints, settings.lingxi_failpoints_dir)
+
+
+def _calm_garbage_collector() -> None:
+    """A fifth of a busy process's time went into looking for cycles among imported modules and short-lived values."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 def storage_url(settings: Settings) -> str:

@@ -2,9 +2,7 @@
 
 import asyncio
 
-from lingxi import names
 from lingxi.bootstrap.common import prepare, refuse_bad_redis, until_signalled
-from lingxi.broker.hints import HintListener
 from lingxi.observability.logging import get_logger
 from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
 from lingxi.settings import Settings
@@ -30,18 +28,10 @@ async def run_dispatcher(settings: Settings) -> int:
     async def work(stop: asyncio.Event) -> None:
         await refuse_bad_redis(settings.redis_url)
         dispatcher = Dispatcher(dispatcher_config(settings))
-        listener = HintListener(
-            settings.redis_url,
-            (names.HINT_OUTBOX,),
-            lambda channel, payload: dispatcher.wake(),
-            dispatcher.wake,
-        )
-        listener.start()
         running = asyncio.create_task(dispatcher.run())
         await stop.wait()
         dispatcher.stop()
         await running
-        await listener.stop()
         _log.info("dispatcher_stopped")
 
     return await until_signalled(work)

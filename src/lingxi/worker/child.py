@@ -1,7 +1,6 @@
 """The main function of one worker process, under a supervisor or alone."""
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -27,7 +26,6 @@ def run_worker_process(opened: Opened, *, parent_pid: int | None = None) -> int:
     Under a supervisor (`parent_pid`) only SIGTERM counts: a Ctrl-C in a terminal reaches the whole group, and the
     supervisor passes it on. Ends the process itself when some processor ignores its cancellation for ever.
     """
-    _calm_garbage_collector()
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     abandoned = 0
@@ -63,10 +61,3 @@ async def _serve(process: WorkerProcess, loop: asyncio.AbstractEventLoop, parent
         StopSignals(first, numbers=(signal.SIGTERM,)).install()
         die_with_parent(parent_pid)
     return await process.run()
-
-
-def _calm_garbage_collector() -> None:
-    """A fifth of a busy worker's time went into looking for cycles among imported modules and short-lived attempts."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
