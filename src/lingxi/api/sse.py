@@ -77,6 +77,10 @@ class DirectWriter:
         self._transport.write(chunk)
         return True
 
+    def abort(self) -> None:
+        """End the connection, with what has not been sent."""
+        self._transport.abort()
+
 
 class EventStream(Response):
     """A response that sends a watcher's frames until the stream ends or the client goes away."""
@@ -91,17 +95,22 @@ class EventStream(Response):
         async def send_frames(body: bytes) -> None:
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
+        direct: DirectWriter | None = scope.get(DIRECT_WRITER)
         listener = asyncio.create_task(self._leave_on_disconnect(receive))
         try:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
-            direct: DirectWriter | None = scope.get(DIRECT_WRITER)
             await self._hub.serve(self._watcher, send_frames, direct.write if direct is not None else None)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except asyncio.CancelledError:
             if not self._watcher.cut:
                 raise
+            if direct is not None:
+                direct.abort()
+                await asyncio.wait(
+                    {listener}, timeout=1
+                )  # until the server knows: an answer cut short is no error then
         finally:
             listener.cancel()
             self._hub.leave(self._watcher)

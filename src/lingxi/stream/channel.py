@@ -56,15 +56,15 @@ class Channel:
         return not (self.watchers or self.joins or self.held)
 
     def can_answer(self, resume: Resume) -> bool:
-        """Can a connection be answered from memory? Not with an end that a retry may have undone, nor about an
-        id beyond what we know.
+        """Can a connection be answered from memory? Not with an end that a retry may have undone, nor about an id
+        beyond what we know.
         """
-        if self.task is None or self.task.final or not self.is_settled:
+        if self.task is None or self.task.final:
             return False
-        return not isinstance(resume, After) or resume.number <= self.seen[0]
+        return not isinstance(resume, After) or resume.number <= self.task.cursor
 
     def snapshot(self) -> bytes:
-        """The `snapshot` frame of the settled state."""
+        """The `snapshot` frame of the latest state."""
         if self._snapshot is None:
             assert self.task is not None
             self._snapshot = frames.snapshot(self.task)

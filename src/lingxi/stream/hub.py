@@ -24,7 +24,7 @@ from lingxi.stream.catch_up import CatchUp
 from lingxi.stream.channel import Channel
 from lingxi.stream.cursor import END, After, Fresh, Resume, parse_last_event_id, settled
 from lingxi.stream.pacing import Pacer
-from lingxi.stream.reader import PAGE_ROWS, Ask, Reader
+from lingxi.stream.reader import POLL_ROWS, Ask, Reader
 from lingxi.stream.watcher import Send, SendNow, Watcher
 
 _ROWS_PER_POLL = 10_000  # shared by the tasks of one poll
@@ -170,7 +170,8 @@ class Hub:
         resume = parse_last_event_id(last_event_id)
         channel = self._hold(task_id)
         try:
-            await self._settle(channel, resume)
+            if not channel.can_answer(resume):
+                await self._poll_of(channel)
             if channel.task is None or channel.task.workspace_id != workspace_id:
                 raise NotFound
             watcher = self._watcher(channel, grant, resume)
@@ -207,15 +208,6 @@ class Hub:
         channel.held += 1
         return channel
 
-    async def _settle(self, channel: Channel, resume: Resume) -> None:
-        """Return when the channel's state may answer: at once from memory, or after a poll that begins now or
-        later.
-        """
-        if not channel.can_answer(resume):
-            await self._poll_of(channel)
-            while channel.task is not None and not channel.is_settled:
-                await self._poll_of(channel)
-
     def _enter(self, watcher: Watcher) -> None:
         self.counts.opened += 1
         watcher.channel.watchers.add(watcher)
@@ -224,6 +216,7 @@ class Hub:
             watcher.stop(frames.closing())
 
     async def _poll_of(self, channel: Channel) -> None:
+        """Return after a poll of this channel that began after the call."""
         if self._closing:
             raise PostgresUnavailable("This server is going away.")
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -296,7 +289,7 @@ class Hub:
                 return due
 
     async def _poll_once(self, channels: list[Channel]) -> None:
-        rows = max(_FEWEST_ROWS_PER_TASK, min(PAGE_ROWS, _ROWS_PER_POLL // len(channels)))
+        rows = max(_FEWEST_ROWS_PER_TASK, min(POLL_ROWS, _ROWS_PER_POLL // len(channels)))
         joins = [(channel, channel.take_joins()) for channel in channels]
         asks = [
             Ask(c.task_id, c.seen, rows) if c.task is not None else Ask(c.task_id, (-1, END), 0)

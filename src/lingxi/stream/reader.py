@@ -14,7 +14,8 @@ from lingxi.domain.wire import Task
 from lingxi.stream.cursor import Point, settled
 from lingxi.stream.frames import Block, ItemRow, end, item_blocks
 
-PAGE_ROWS = 500
+PAGE_ROWS = 500  # of one task, for those behind
+POLL_ROWS = 1_000  # of one task, for all that watch it
 PAGE_BYTES = 128 * 1024
 _TIMEOUT_SECONDS = 10.0
 

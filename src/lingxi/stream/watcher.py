@@ -1,12 +1,16 @@
 """One open connection: where it stands, and how it goes on.
 
-Why nothing is missed between what it is told first and what it is told live. At its start, in one step of the
-event loop, a watcher notes the log's end; the channel had then published all changes up to some point C. If it
-stands at C or at a point that the log still reaches, the log brings all that is missing. If it stands further
-back it reads pages of rows, each read after that step, until one is complete: that one was read from the
-database after C was, so it holds every change up to a number N ≥ C that is not yet sent. What is after N is
-after C, and so it is in the log beyond the noted end; what is there up to N is skipped by its point. If the log
-has moved past the noted end meanwhile, the same begins again from the point reached.
+Why nothing is missed between what it is told first, what it reads from rows, and what it is told live. `seen` is a
+point such that every change up to it was sent, or is older than what the client asked for. Three facts hold it together:
+
+- Numbers only grow. A page of rows after `seen`, up to its last point, leaves out no item whose number lies between
+  in the page's own moment; an item that changes later has a number beyond all that was committed in that moment.
+- The channel publishes in the same way from its own point on. So the log holds, for a floor F, every change after F
+  that was published, and will hold all later ones. Whoever stands at F or beyond reads on in the log, and skips by its
+  point what it has seen: also when its own read was newer than the channel's.
+- Taking the snapshot, the place in the log and the decision between log and rows is one step of the event loop.
+
+So a watcher reads pages until the log reaches back to where it stands. If the log moves on meanwhile, it reads more.
 """
 
 import asyncio
@@ -136,7 +140,7 @@ class Watcher:
             await self._send(send, self.channel.progress())
 
     async def _read_rows(self, send: Send) -> None:
-        """One page of what is missing; the complete one leads back to the log."""
+        """One page of what is missing; back to the log as soon as that reaches to where we stand."""
         try:
             page = await self._next_page(send)
         except TaskGone:
@@ -150,10 +154,13 @@ class Watcher:
                 return
         if page.complete:
             self._seen = max(self._seen, page.last)
-            self._behind = False
             if page.task.final:
                 await self._send(send, page.end_frame)
                 self._over = True
+        reached = self.channel.log.offset_after(self._seen)
+        if reached is not None:  # not after the noted place: the counters told since then are still wanted
+            self._offset = min(self._offset, reached)
+            self._behind = False
 
     async def _next_page(self, send: Send) -> TaskPage | None:
         """The next page of rows; None when the stream is to end. Says that it lives while the database does not

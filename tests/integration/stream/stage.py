@@ -29,17 +29,20 @@ QUICK = HubConfig(poll_seconds=0.05, heartbeat_seconds=15, close_seconds=1)
 
 
 class CountingReader:
-    """A PostgresReader that counts its statements, and can be told that the database is away."""
+    """A PostgresReader that counts its statements, and can be told to wait, or that the database is away."""
 
     def __init__(self, dsn: str) -> None:
         self.inner = PostgresReader(lambda: connect(dsn, name="stream-test", hot=True))
         self.reads: list[list[Ask]] = []
         self.away = False
+        self.gate = asyncio.Event()
+        self.gate.set()
 
     async def read(self, asks: Sequence[Ask]) -> dict[UUID, TaskPage]:
         if self.away:
             raise PostgresUnavailable("away")
         self.reads.append(list(asks))
+        await self.gate.wait()
         return await self.inner.read(asks)
 
     async def close(self) -> None:
@@ -224,6 +227,6 @@ async def open_stage(pool: Any, dsn: str, config: HubConfig = QUICK) -> AsyncIte
     try:
         yield stage
     finally:
-        for viewer in stage.viewers:
-            viewer.gate.set()
+        for gated in (*stage.viewers, stage.polls, stage.pages):
+            gated.gate.set()
         await stage.hub.close()

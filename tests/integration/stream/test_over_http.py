@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from starlette.routing import Route
 
 from lingxi.api.server import ApiServer, create_server, listen
 from lingxi.api.sse import DirectWriter, end_dead_peers, last_event_id, open_task_events
-from lingxi.conformance.connection import StreamConnection
+from lingxi.conformance.connection import ConnectionLost, StreamConnection
 from lingxi.conformance.model import Model
 from lingxi.domain.ids import parse_uuid
 from tests.integration.stream.stage import Stage
@@ -129,6 +130,21 @@ async def test_a_reader_that_takes_nothing_is_bounded(site: Site, monkeypatch: p
     assert max(held) < 64 * 1024 + 2 * 100_000
     await wait_until(lambda: site.stage.hub.watchers == 0, 5, "both have ended")
     assert site.stage.hub.counts.fell_behind >= 1
+
+
+async def test_a_reader_that_takes_nothing_for_too_long_is_cut_off(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.stage.hub.config = replace(site.stage.hub.config, send_timeout_seconds=0.3, heartbeat_seconds=0.4)
+    task = await site.stage.submit(200)
+    async with await site.open(task, "0", receive_buffer_bytes=4096) as stalled:
+        for start in range(1, 200, 10):
+            await site.stage.run(task, *range(start, start + 10), result=BIG_RESULT)
+        await wait_until(lambda: site.stage.hub.watchers == 0, 10, "it was cut off")
+        with pytest.raises(ConnectionLost):
+            await stalled.to_the_end()
+    assert site.stage.hub.counts.stalled == 1
+    assert [record for record in caplog.records if record.levelname in ("ERROR", "WARNING")] == []
 
 
 async def test_closing_the_hub_lets_the_server_end(site: Site) -> None:

@@ -29,7 +29,10 @@ async def test_fresh_stream_tells_the_task_then_changes_then_its_end(stage: Stag
     task = await stage.submit(3)
     viewer = await stage.watching(task)
     await viewer.until(lambda v: v.frames)
-    await stage.run(task, 1, 2, failing=[2])
+    fences = await stage.start(task, 1)
+    await viewer.until(lambda v: v.last_id == "2")  # the very first change after the snapshot
+    await stage.finish(task, fences)
+    await stage.run(task, 2, failing=[2])
     await stage.run(task, 3)
     await viewer.ended()
 
@@ -240,6 +243,35 @@ async def test_nothing_is_lost_between_the_snapshot_and_the_subscription(
         assert await stage.differences(task, viewer) == []
     finally:
         failpoints.disarm()
+
+
+async def test_who_comes_while_more_changes_than_a_poll_can_read(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub is behind the task; newcomers are answered all the same, and miss nothing of what it publishes later."""
+    monkeypatch.setattr("lingxi.stream.hub.POLL_ROWS", 20)
+    monkeypatch.setattr("lingxi.stream.catch_up.PAGE_ROWS", 30)
+    task = await stage.submit(200)
+    first = await stage.watching(task, "0")
+    await first.until(lambda v: len(v.model.items) == 200)
+    fences = await stage.start(task, *range(1, 151))
+    await first.until(lambda v: len([f for f in v.frames if f.event == "item"]) >= 220)
+    stage.polls.gate.clear()
+    fresh = await stage.watching(task)
+    await fresh.until(lambda v: v.frames)
+    assert fresh.frames[0].data["cursor"] == int(fresh.frames[0].id or "") == 151
+    resumed = [
+        await stage.watching(task, number, model=first.model.copy()) for number in ("1", "15", "140", "151")
+    ]
+    listed = (await stage.truth(task))[1]
+    stage.polls.gate.set()
+    await stage.finish(task, fences, *range(100, 120))
+    await stage.run(task, *range(151, 201))
+    for viewer in (first, fresh, *resumed):
+        await viewer.ended()
+    fresh.model.seed(listed)
+    for viewer in (first, fresh, *resumed):
+        assert await stage.differences(task, viewer) == []
 
 
 async def test_another_workspaces_task_is_not_there(stage: Stage) -> None:
