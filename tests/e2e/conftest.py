@@ -55,7 +55,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("up")
     processes = Processes(folder)
     try:
-        started = start_up(processes, folder / "data", LINGXI_CONCURRENCY="demo:drill=4")
+        started = start_up(processes, folder / "data", LINGXI_CONCURRENCY="demo:drill=4", GRACE_SECONDS="3")
         yield started
         assert started.process.stop() == 0
         processes.assert_clean_logs()

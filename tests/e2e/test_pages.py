@@ -38,3 +38,18 @@ def test_an_operators_token_opens_no_page(up: Up) -> None:
     with httpx.Client(base_url=up.url, timeout=20) as browser:
         browser.post("/login", data={"token": secret}, headers={"Origin": up.url})
         assert 'type="password"' in browser.get("/").text
+
+
+def test_a_token_revoked_on_the_command_line_ends_its_streams(up: Up) -> None:
+    body = '{"type":"demo:drill","items":[{"input":{"durationMs":60000}}]}'
+    task = last_json(up.run("submit", "-", "--json", text_in=body).stdout)
+    made = last_json(up.run("token", "create", "--role", "viewer", "--json").stdout)
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    with httpx.stream(
+        "GET", f"{up.url}/api/v1/media-tasks/{task['id']}/events", headers=headers, timeout=15
+    ) as told:
+        lines = told.iter_lines()
+        assert any("event: snapshot" in line for line in lines)
+        assert up.run("token", "revoke", made["id"]).returncode == 0
+        assert not any("event: end" in line for line in lines)  # the server closed it, and the task goes on
+    up.run("cancel", task["id"])

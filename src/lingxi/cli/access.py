@@ -105,7 +105,7 @@ def revoke(
     data_dir: DataDirOption = DEFAULT_DATA_DIR,
     as_json: JsonOption = False,
 ) -> None:
-    """Revoke a token. Open streams that use it end within half a minute."""
+    """Revoke a token. Open streams that use it end at once."""
     try:
         token_id = UUID(token)
     except ValueError:
@@ -121,6 +121,7 @@ def revoke(
         return found
 
     revoked = beside_the_database(data_dir, run)
+    asyncio.run(_hint_access(data_dir))
     output = Output(as_json)
     output.say(f"revoked {revoked.id} ({revoked.name})")
     output.result(_token_to_wire(revoked))
@@ -223,6 +224,20 @@ async def _audit(connection: Connection, workspace_id: UUID | None, verb: str, t
     await record_audit(
         connection, workspace_id=workspace_id, actor=None, verb=verb, target=str(target), request_id=None
     )
+
+
+async def _hint_access(data_dir: Path) -> None:
+    """Tells API processes to look at once; without Redis they look within half a minute."""
+    from lingxi.broker.client import api_client
+    from lingxi.broker.hints import Hints
+
+    redis_url = running.settings_beside(data_dir).redis_url
+    if redis_url:
+        client = api_client(redis_url)
+        hints = Hints(client)
+        hints.publish_access()
+        await hints.close()
+        await client.aclose()
 
 
 def _condition(token: Token) -> str:
