@@ -112,9 +112,10 @@ async def requeue(db: Database, task: UUID) -> object:
 
 
 async def dispatch(db: Database, task: UUID) -> object:
-    rows = await db.connection.fetch(sql("outbox/claim_due"), 20, [], 1)
-    await db.connection.fetch(sql("outbox/items_of_event"), task, 1, 500, None)
-    return await db.connection.execute(sql("outbox/mark_published"), [row["id"] for row in rows])
+    rows = await db.connection.fetch(sql("outbox/claim_due"), 20, [], 1, ["items.queued", "task.ended"])
+    ids = [row["id"] for row in rows]
+    await db.connection.fetch(sql("outbox/items_of_events"), ids)
+    return await db.connection.execute(sql("outbox/mark_published"), ids)
 
 
 async def watch(db: Database, task: UUID) -> object:

@@ -214,27 +214,28 @@ class Dispatcher:
         self, connection: Connection, rows: Sequence[Record], done: Round
     ) -> tuple[list[Parcel], list[int]]:
         """The parcels of the events that have room, and the ids of those that need none."""
-        parcels, published, held = [], [], set()
+        sendable: list[Record] = []
+        published: list[int] = []
+        held: set[str] = set()
         for row in rows:
             if row["type"] != names.EVENT_ITEMS_QUEUED:
                 published.append(row["id"])
-                continue
-            if row["queue"] in held or not self._make_room(row["queue"], row["item_count"]):
+            elif row["queue"] in held or not self._make_room(row["queue"], row["item_count"]):
                 held.add(row["queue"])  # in order: a small event behind a big one must not pass it for ever
                 done.held_back += 1
-                continue
-            items = await connection.fetch(
-                sql("outbox/items_of_event"),
-                row["task_id"],
-                row["first_position"],
-                row["last_position"],
-                row["positions"],
-            )
-            if not items:  # cancelled, or claimed by way of an earlier job
+            else:
+                sendable.append(row)
+        items: dict[int, list[Record]] = {row["id"]: [] for row in sendable}
+        if sendable:
+            for item in await connection.fetch(sql("outbox/items_of_events"), list(items)):
+                items[item["event_id"]].append(item)
+        parcels = []
+        for row in sendable:
+            if waiting := items[row["id"]]:
+                jobs = jobs_of_event(row["id"], row["task_id"], (item["position"] for item in waiting))
+                parcels.append(Parcel(row["id"], row["queue"], row["priority"], jobs, waiting[0]["now_ms"]))
+            else:  # cancelled, or claimed by way of an earlier job
                 published.append(row["id"])
-                continue
-            jobs = jobs_of_event(row["id"], row["task_id"], (item["position"] for item in items))
-            parcels.append(Parcel(row["id"], row["queue"], row["priority"], jobs, items[0]["now_ms"]))
         return parcels, published
 
     def _make_room(self, queue: str, jobs: int) -> bool:
