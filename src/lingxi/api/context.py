@@ -61,7 +61,7 @@ class RequestContext:
     def _finished(self, scope: Scope, status: int, seconds: float) -> None:
         if scope.get("client_gone") and not status:
             status = _CLIENT_CLOSED
-        template = getattr(scope.get("route"), "path", "unknown")
+        template = _template(scope)
         method = scope["method"] if template != "unknown" else "OTHER"
         self._metrics.observe(method, template, status, seconds)
         log = _log.debug if any(part in template for part in _QUIET) else _log.info
@@ -73,6 +73,14 @@ class RequestContext:
             duration_ms=round(seconds * 1000, 1),
             **({"task_id": task_id} if (task_id := scope.get("path_params", {}).get("taskId")) else {}),
         )
+
+
+def _template(scope: Scope) -> str:
+    """The route that answered, as it is written in the code; pages are named by their handler."""
+    if (route := scope.get("route")) is not None:
+        return str(route.path)
+    endpoint = scope.get("endpoint")
+    return "unknown" if endpoint is None else f"page:{getattr(endpoint, '__name__', 'other')}"
 
 
 def _headers(request_id: str, message: Message) -> list[tuple[bytes, bytes]]:

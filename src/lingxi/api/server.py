@@ -23,6 +23,9 @@ HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 65  # longer than a usual proxy's minute, so that the proxy is the one to close
 _BACKLOG = 2048
+_TRUSTED_PROXIES = (
+    "127.0.0.1,::1"  # may say that the client came by https; given, so that no environment is read
+)
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -119,6 +122,7 @@ def create_server(app: ASGIApp, *, grace_seconds: float = 10.0) -> ApiServer:
         log_level="error",
         access_log=False,
         server_header=False,
+        forwarded_allow_ips=_TRUSTED_PROXIES,
         backlog=_BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(grace_seconds)),

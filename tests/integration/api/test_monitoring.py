@@ -105,6 +105,17 @@ async def test_each_gauge_counts_what_it_says(
     await client.aclose()
 
 
+async def test_requests_are_timed_by_route_never_by_address(api: Api, editor: httpx.AsyncClient) -> None:
+    await editor.get("media-tasks/no-uuid")
+    await editor.get("nothing/secret-path")
+    _, text = await _scrape(api)
+    assert (
+        'lingxi_http_request_seconds_count{method="GET",route="/api/v1/media-tasks/{taskId}",status="4xx"} 1.0'
+        in text
+    )
+    assert 'route="unknown"' in text and "secret-path" not in text
+
+
 async def test_queue_health(api: Api, editor: httpx.AsyncClient, redis_url: str) -> None:
     idle = (await editor.get("health/queues")).json()
     assert idle["status"] == "ok"
