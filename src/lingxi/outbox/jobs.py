@@ -9,14 +9,10 @@ from lingxi import names
 from lingxi.broker.queue import Job
 
 
-def job_id(event_id: int, item: UUID) -> str:
-    """New for each round and each dispatch of another event: BullMQ ignores a job whose id it still keeps."""
-    return f"{event_id}-{item}"
-
-
 def jobs_of_event(event_id: int, task_id: UUID, positions: Iterable[int]) -> list[Job]:
     """The jobs of these items; their data are ids and nothing else.
 
+    A job's id is new for each event, so for each round and each dispatch: BullMQ ignores a job whose id it still keeps.
     An item's id is its task's with the position in the last 16 bits: written as text, since making a UUID of each costs
     half of the dispatcher's time.
     """
