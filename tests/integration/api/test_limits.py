@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,22 @@ async def test_too_large_without_a_length(small: Api, world: World) -> None:
     head = request("POST", TASKS, _auth(world), "Transfer-Encoding: chunked")
     answer = await exchange(small.url, [head, *_chunks(400_000)])
     assert (answer.status, answer.problem["code"], answer.closed) == (413, 41301, True)
+
+
+async def test_a_client_that_sends_all_before_it_reads_gets_the_answer(small: Api, world: World) -> None:
+    """Closing on unread bytes would reset the connection, and take the answer away."""
+    raw = request("POST", TASKS, _auth(world), "Content-Length: 900000", body=b" " * 900_000)
+    host, port = small.url.removeprefix("http://").split(":")
+
+    def send_then_read() -> bytes:
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(raw)
+            received = b""
+            while part := connection.recv(65536):
+                received += part
+            return received
+
+    assert b'"code":41301' in await asyncio.to_thread(send_then_read)
 
 
 async def test_an_upload_has_its_own_limit(small: Api, world: World) -> None:
