@@ -109,21 +109,24 @@ async def test_a_result_is_dropped_at_the_deadline_if_postgres_stays_away(
 async def test_redis_goes_away_and_comes_back(
     own_valkey: OwnServer, database_url: str, how: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Once under load, and once while the worker only waits for work."""
     async with own_work(database_url, own_valkey.url) as work:
         task_id = await work.submit(*drills(200, durationMs=10, effect=True))
-        async with work.worker(lease_seconds=30, lease_renew_seconds=10, concurrency={"demo:drill": 10}):
+        async with work.worker(
+            lease_seconds=30, lease_renew_seconds=10, concurrency={"demo:drill": 10}
+        ) as worker:
             await work.running(task_id, 5)
-            if how == "frozen":
-                own_valkey.freeze()
-            else:
-                await asyncio.to_thread(own_valkey.stop if how == "stopped" else own_valkey.kill)
-            later = await work.submit(*drills(50))  # accepted meanwhile
-            if how == "frozen":
-                own_valkey.thaw()
-            else:
-                await asyncio.to_thread(own_valkey.start)
+            async with away(own_valkey, how):
+                later = await work.submit(*drills(50))  # accepted meanwhile
             assert (await work.ended(task_id, 60))["status"] == "succeeded"
             assert (await work.ended(later, 60))["status"] == "succeeded"
+            await work.queue_empty()
+            async with away(own_valkey, how):
+                if how != "frozen":
+                    await wait_until(lambda: worker.away == ["redis"])
+            afterwards = await work.submit(*drills(5))
+            assert (await work.ended(afterwards, 60))["status"] == "succeeded"
+            assert worker.away == []
         assert await work.effects(task_id) == 200
         assert {item["attempt"] for item in await work.items(task_id)} == {1}
         dead = await work.pool.fetchval(
@@ -131,6 +134,15 @@ async def test_redis_goes_away_and_comes_back(
         )
         assert dead == 0
     assert "Traceback" not in "".join(capfd.readouterr())
+
+
+@asynccontextmanager
+async def away(server: OwnServer, how: str) -> AsyncIterator[None]:
+    """The server is stopped, killed or frozen, and back at the end."""
+    leave = {"stopped": server.stop, "killed": server.kill, "frozen": server.freeze}[how]
+    await asyncio.to_thread(leave)
+    yield
+    await asyncio.to_thread(server.thaw if how == "frozen" else server.start)
 
 
 async def test_a_wiped_redis_doubles_nothing(own_valkey: OwnServer, database_url: str) -> None:

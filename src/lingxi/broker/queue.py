@@ -185,6 +185,11 @@ class BullQueue:
             raise
         _raise_if_error(reply)
 
+    async def pass_on(self) -> None:
+        """A ring came and there is no room here: if jobs wait, wake another worker."""
+        if await self.waiting():
+            _raise_if_error((await self._run([self._templates.ring]))[0])
+
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────
     async def counts(self) -> QueueCounts:
         (reply,) = await self._run([self._templates.counts])
@@ -222,8 +227,8 @@ class BullQueue:
         """Close both connections. Jobs and rings that arrived for nobody are passed on, if they can still be."""
         try:
             await asyncio.gather(*self._returning)
-            if self._waits.is_open and await self.waiting():
-                _raise_if_error((await self._run([self._templates.ring]))[0])
+            if self._waits.is_open:
+                await self.pass_on()
         except BrokerError:
             pass  # every waiting worker looks by itself after its own time-out
         finally:

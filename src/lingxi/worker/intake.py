@@ -71,6 +71,8 @@ class Intake:
         self._arrived(taken)
         if len(taken) < wanted:
             await self._queue.wait_for_work(wait_seconds)
+            if self._ledger.free <= 0:  # acknowledgements brought jobs meanwhile
+                await self._queue.pass_on()
 
     async def _tend(self) -> None:
         now = time.monotonic()
