@@ -1,8 +1,9 @@
 """The process in which pictures are decoded: `python -m lingxi.imaging.child FD MEMORY_LIMIT_BYTES`.
 
-FD is one end of a SEQPACKET socket. It says `ready`, then takes one message a picture, which carries the
-descriptor of an open file, says `taken`, and answers in JSON. It ends as soon as the other end is closed, also in
-the midst of a picture: so that a parent that was killed leaves nobody behind.
+FD is one end of a SEQPACKET socket. It says `ready`, then takes one message a picture, `inspect` or `variants`, which
+carries the descriptor of an open file (and those of the variants to write), and says `taken`. Once it has read the header
+it says how many bytes the pixels take, `{"neededBytes": n}`, and waits for `go`; then it answers in JSON. It ends as soon as
+the other end is closed, also in the midst of a picture: so that a parent that was killed leaves nobody behind.
 """
 
 import contextlib
@@ -20,7 +21,11 @@ from typing import Any
 
 READY = b"ready"
 TAKEN = b"taken"  # from here on a death is this picture's
+GO = b"go"
+INSPECT, VARIANTS = b"inspect", b"variants"
+VARIANT_KINDS = ("browse", "thumb")  # in the order of their descriptors
 ANSWER_BYTES = 1 << 16
+MAX_VARIANT_BYTES = 32 << 20
 
 
 def main() -> None:
@@ -42,26 +47,36 @@ def main() -> None:
 
 
 def _next(parent: socket.socket, engine: Any) -> dict[str, Any] | None:
-    message, descriptors, _, _ = socket.recv_fds(parent, ANSWER_BYTES, 1)
+    message, descriptors, _, _ = socket.recv_fds(parent, ANSWER_BYTES, 1 + len(VARIANT_KINDS))
     if not message:
         return None
     parent.send(TAKEN)
     try:
-        return {**_inspect(engine, descriptors[0]), "rssBytes": _rss_bytes()}
+        return {**_answer(parent, engine, message, descriptors), "rssBytes": _rss_bytes()}
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _inspect(engine: Any, descriptor: int) -> dict[str, Any]:
+def _answer(parent: socket.socket, engine: Any, what: bytes, descriptors: list[int]) -> dict[str, Any]:
     from lingxi.imaging.errors import ImageError
 
+    def admit(needed_bytes: int) -> None:
+        parent.send(json.dumps({"neededBytes": needed_bytes}).encode())
+        if parent.recv(ANSWER_BYTES) != GO:
+            raise BrokenPipeError
+
+    source, *outputs = descriptors
     try:
-        return {"facts": asdict(engine.inspect(descriptor))}
+        if what == INSPECT:
+            return {"facts": asdict(engine.inspect(source, admit))}
+        return {"made": engine.make_variants(source, dict(zip(VARIANT_KINDS, outputs, strict=True)), admit)}
     except ImageError as error:
         return {"code": error.code, "detail": error.detail}
     except MemoryError:
         return {"code": "decoder_crashed", "detail": "Decoding the picture took more memory than is allowed."}
+    except BrokenPipeError:
+        raise
     except Exception as error:
         return {"code": "decoder_crashed", "detail": f"The decoder failed ({type(error).__name__})."}
 
@@ -70,7 +85,7 @@ def _limit(memory_limit_bytes: int) -> None:
     for what, value in (
         (resource.RLIMIT_AS, memory_limit_bytes),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),  # there is nothing to write
+        (resource.RLIMIT_FSIZE, MAX_VARIANT_BYTES),
     ):
         resource.setrlimit(what, (value, value))
 

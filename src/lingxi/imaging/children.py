@@ -8,31 +8,27 @@ limit within C code is answered three seconds late.
 """
 
 import asyncio
-import contextlib
-import json
 import os
-import signal
-import socket
-import subprocess
-import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from lingxi.imaging import limits
-from lingxi.imaging.child import ANSWER_BYTES, READY, TAKEN
+from lingxi.imaging.admission import Admission
+from lingxi.imaging.child import INSPECT, VARIANT_KINDS, VARIANTS
+from lingxi.imaging.child_process import Child, ChildDiedError
 from lingxi.imaging.errors import ImageError
-from lingxi.imaging.facts import ImageFacts
+from lingxi.imaging.facts import ImageFacts, MadePhoto, MadeVariant
 from lingxi.observability.logging import get_logger
 
-_log = get_logger("imaging.children")
+VARIANT_TYPE = "image/jpeg"
 
-_ENVIRONMENT: Final = {
-    "LANG": "C.UTF-8",
-    "MALLOC_ARENA_MAX": "2",  # memory stays flat over hundreds of photos; without it, it creeps
-    "VIPS_BLOCK_UNTRUSTED": "1",
-    "VIPS_CONCURRENCY": "1",
-    "VIPS_WARNING": "0",
-}
+_log = get_logger("imaging.children")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +37,9 @@ class DecoderConfig:
 
     children: int = 2
     time_limit_seconds: float = 30.0
+    decoded_bytes_at_once: int = (
+        512 << 20
+    )  # of pixels, by their headers: one photo of 100 million, and not two
     memory_limit_bytes: int = 2 << 30  # of address space; a 12-bit AVIF of 100 million pixels takes 1.9
     start_limit_seconds: float = 30.0
     recycle_after_pictures: int = 1000
@@ -53,8 +52,10 @@ class Decoders:
     def __init__(self, config: DecoderConfig) -> None:
         self._config = config
         self._turns = asyncio.Semaphore(config.children)
-        self._idle: list[_Child] = []
-        self._ended: list[_Child] = []  # killed and not reaped yet
+        self._admission = Admission(config.decoded_bytes_at_once)
+        self.deaths: Counter[str] = Counter()  # of children, by the code of the picture that it cost
+        self._idle: list[Child] = []
+        self._ended: list[Child] = []  # killed and not reaped yet
         self._closed = False
 
     async def inspect(self, descriptor: int) -> ImageFacts:
@@ -63,14 +64,29 @@ class Decoders:
         ImageError: `decode_timeout` and `decoder_crashed` when a child had to be killed or died, else why the picture
         is refused. Cancelling kills the child. The descriptor stays the caller's; its position is not kept.
         """
-        limits.check_file_size(os.fstat(descriptor).st_size)
-        async with self._turns:
-            answer = None
-            while answer is None:
-                answer = await self._ask(await self._take(), descriptor)
-        if (facts := answer.get("facts")) is None:
-            raise ImageError(answer["code"], answer["detail"])
-        return ImageFacts(**facts)
+        answer = await self._decode(INSPECT, [descriptor])
+        return ImageFacts(**answer["facts"])
+
+    async def make_variants(self, descriptor: int, out_folder: Path) -> MadePhoto:
+        """Write the variants of the photo behind `descriptor` into `out_folder`, as `browse.jpg` and `thumb.jpg`.
+
+        ImageError as `inspect`, FileExistsError when there are such files; the folder then holds none of ours. Not
+        synchronised to disk: the folder is for scratch files. Cancelling kills the child.
+        """
+        started_at = time.monotonic()
+        paths = {kind: out_folder / f"{kind}.jpg" for kind in VARIANT_KINDS}
+        with _new_files(list(paths.values())) as outputs:
+            made = (await self._decode(VARIANTS, [descriptor, *outputs]))["made"]
+        taken = made["captured_at"]
+        return MadePhoto(
+            content_type=made["content_type"],
+            width=made["width"],
+            height=made["height"],
+            captured_at=datetime.fromisoformat(taken) if taken else None,
+            variants=tuple(_variant(paths, encoded) for encoded in made["variants"]),
+            decoded_ms=(made["decoded_at"] - started_at) * 1000,
+            encoded_ms=(made["encoded_at"] - started_at) * 1000,
+        )
 
     async def close(self) -> None:
         """End all children and wait for them."""
@@ -81,21 +97,34 @@ class Decoders:
             await asyncio.to_thread(child.process.wait)
         self._ended.clear()
 
-    async def _ask(self, child: "_Child", descriptor: int) -> dict[str, Any] | None:
+    async def _decode(self, what: bytes, descriptors: Sequence[int]) -> dict[str, Any]:
+        """The answer of a child. ImageError."""
+        limits.check_file_size(os.fstat(descriptors[0]).st_size)
+        async with self._turns:
+            answer = None
+            while answer is None:
+                answer = await self._ask(await self._take(), what, descriptors)
+        if "code" in answer:
+            raise ImageError(answer["code"], answer["detail"])
+        return answer
+
+    async def _ask(self, child: Child, what: bytes, descriptors: Sequence[int]) -> dict[str, Any] | None:
         """The answer; None when the child had died before it took the picture, which then is not to blame."""
         try:
-            async with asyncio.timeout(self._config.time_limit_seconds):
-                if not await child.take(descriptor):
+            async with asyncio.timeout(self._config.time_limit_seconds) as timer:
+                if not await child.take(what, descriptors):
                     self._end(child, "died_idle")
                     return None
                 answer = await child.answer()
+                if "neededBytes" in answer:
+                    answer = await self._proceed(child, answer["neededBytes"], timer)
         except TimeoutError:
-            self._end(child, "time_limit")
+            self._end(child, "time_limit", "decode_timeout")
             limit = f"{self._config.time_limit_seconds:g} seconds"
             raise ImageError("decode_timeout", f"Decoding took longer than {limit}.") from None
-        except _ChildDiedError:
+        except ChildDiedError:
             how = child.how_it_ended()
-            self._end(child, "died")
+            self._end(child, "died", "decoder_crashed")
             raise ImageError("decoder_crashed", f"The decoder died ({how}).") from None
         except BaseException:
             self._end(child, "cancelled")
@@ -103,17 +132,26 @@ class Decoders:
         self._give_back(child, answer)
         return answer
 
-    async def _take(self) -> "_Child":
+    async def _proceed(self, child: Child, needed_bytes: int, timer: asyncio.Timeout) -> dict[str, Any]:
+        """Let it decode when there is room. The time limit stands still meanwhile."""
+        now = asyncio.get_running_loop().time
+        left_seconds = (timer.when() or now()) - now()
+        timer.reschedule(None)
+        async with self._admission.hold(needed_bytes):
+            timer.reschedule(now() + left_seconds)
+            return await child.proceed()
+
+    async def _take(self) -> Child:
         while self._idle:
             child = self._idle.pop()
             if child.process.poll() is None:
                 return child
             self._end(child, "died_idle")
-        child = _Child(self._config)
+        child = Child(self._config.memory_limit_bytes)
         try:
             async with asyncio.timeout(self._config.start_limit_seconds):
                 await child.ready()
-        except (TimeoutError, _ChildDiedError):
+        except (TimeoutError, ChildDiedError):
             self._end(child, "did_not_start")
             raise ImageError("decoder_crashed", "The decoder did not start.") from None
         except BaseException:
@@ -121,10 +159,10 @@ class Decoders:
             raise
         return child
 
-    def _give_back(self, child: "_Child", answer: dict[str, Any]) -> None:
+    def _give_back(self, child: Child, answer: dict[str, Any]) -> None:
         child.pictures += 1
         if answer.get("code") == "decoder_crashed":  # it lives, and nobody knows in what state
-            self._end(child, "failed")
+            self._end(child, "failed", "decoder_crashed")
         elif (
             self._closed
             or child.pictures >= self._config.recycle_after_pictures
@@ -134,77 +172,41 @@ class Decoders:
         else:
             self._idle.append(child)
 
-    def _end(self, child: "_Child", reason: str) -> None:
+    def _end(self, child: Child, reason: str, code: str | None = None) -> None:
         child.kill()
+        if code is not None:
+            self.deaths[code] += 1
         self._ended = [ended for ended in [*self._ended, child] if ended.process.poll() is None]
         log = _log.debug if reason in ("closed", "recycled", "cancelled") else _log.warning
         log("decoder_ended", reason=reason, pid=child.process.pid, pictures=child.pictures)
 
 
-class _ChildDiedError(Exception):
-    """The child's end of the socket is closed."""
+@contextmanager
+def _new_files(paths: Sequence[Path]) -> Iterator[list[int]]:
+    """Descriptors of new files, closed at the end; after an exception the files are gone."""
+    opened: list[int] = []
+    made: list[Path] = []
+    try:
+        for path in paths:
+            opened.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            made.append(path)
+        yield opened
+    except BaseException:
+        for path in made:
+            path.unlink(missing_ok=True)
+        raise
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
-class _Child:
-    """One process, and our end of its socket."""
-
-    def __init__(self, config: DecoderConfig) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.setblocking(False)
-        self.pictures = 0
-        with theirs:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "lingxi.imaging.child",
-                    str(theirs.fileno()),
-                    str(config.memory_limit_bytes),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env={**_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-                start_new_session=True,  # a terminal's Ctrl-C is for the parent
-            )
-
-    async def ready(self) -> None:
-        """Wait until it can be asked. _ChildDiedError."""
-        if await self._receive() != READY:
-            raise _ChildDiedError
-
-    async def take(self, descriptor: int) -> bool:
-        """Hand it a file; false when it was dead already."""
-        try:
-            socket.send_fds(self._socket, [b"inspect"], [descriptor])
-            return await self._receive() == TAKEN
-        except (OSError, _ChildDiedError):
-            return False
-
-    async def answer(self) -> dict[str, Any]:
-        """What it says about the file that it took. _ChildDiedError."""
-        answer: dict[str, Any] = json.loads(await self._receive())
-        return answer
-
-    async def _receive(self) -> bytes:
-        try:
-            message = await asyncio.get_running_loop().sock_recv(self._socket, ANSWER_BYTES)
-        except OSError as error:
-            raise _ChildDiedError from error
-        if not message:
-            raise _ChildDiedError
-        return message
-
-    def kill(self) -> None:
-        """At once; nobody waits here."""
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
-        self._socket.close()
-
-    def how_it_ended(self) -> str:
-        """`signal SIGSEGV` or `exit code 1`, of a child whose end of the socket is closed."""
-        try:
-            code = self.process.wait(timeout=1)
-        except subprocess.TimeoutExpired:
-            return "it went silent"
-        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+def _variant(paths: dict[str, Path], encoded: dict[str, Any]) -> MadeVariant:
+    return MadeVariant(
+        kind=encoded["kind"],
+        path=paths[encoded["kind"]],
+        width=encoded["width"],
+        height=encoded["height"],
+        size_bytes=encoded["size_bytes"],
+        sha256=bytes.fromhex(encoded["sha256"]),
+        content_type=VARIANT_TYPE,
+    )

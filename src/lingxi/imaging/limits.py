@@ -1,9 +1,12 @@
 """What a picture may ask for. All of it is known from the header, before a pixel is decoded."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from lingxi.imaging.errors import ImageError
 from lingxi.imaging.sniff import ImageKind
+
+if TYPE_CHECKING:  # the parent of the decoders reads this module and does without libvips
+    from lingxi.imaging.loaders import Picture
 
 # A baseline JPEG is decoded line by line; most others need the whole picture in memory, HEIC several times over.
 MAX_PIXELS_BASELINE_JPEG: Final = 268_000_000
@@ -17,6 +20,13 @@ def max_pixels(kind: ImageKind, *, many_scans: bool = False, hevc: bool = False)
     if hevc:
         return MAX_PIXELS_HEVC
     return MAX_PIXELS_BASELINE_JPEG if kind is ImageKind.JPEG and not many_scans else MAX_PIXELS
+
+
+def check_header(kind: ImageKind, picture: "Picture") -> None:
+    """ImageError `too_many_pixels` for what an opened file declares."""
+    header = picture.header
+    limit = max_pixels(kind, many_scans=header.many_scans, hevc=picture.hevc)
+    check_pixels(header.width, header.height, limit)
 
 
 def check_pixels(width: int, height: int, limit: int) -> None:

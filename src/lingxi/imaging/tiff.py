@@ -27,7 +27,7 @@ _RAW_COMPRESSIONS: Final = {
 # Formats of struct by field type, and the sizes of types that are no whole numbers.
 _WHOLE: Final = {
     1: "B",
-    2: "B",
+    2: "B",  # text
     3: "H",
     4: "I",
     6: "b",
@@ -50,11 +50,13 @@ class _Entry:
     end: int
 
 
-class _Directory(dict[int, _Entry]):
+class Directory(dict[int, _Entry]):
     """Entries by tag, of one directory."""
 
 
-class _Reader:
+class Reader:
+    """Entries of a TIFF structure by their offsets; every method raises EOFError where the content is cut."""
+
     def __init__(self, content: Content) -> None:
         self.content = content
         self.order = "<" if content[:1] == b"I" else ">"
@@ -68,12 +70,19 @@ class _Reader:
         value: int = struct.unpack(self.order + kind, self.content[at : at + size])[0]
         return value
 
-    def directory(self, at: int) -> tuple[_Directory, int]:
-        """The entries at `at`, and where the next directory is (0: none). EOFError when the file is cut there."""
+    def directory(self, at: int) -> tuple[Directory, int]:
+        """The entries at `at`, and where the next directory is (0: none)."""
+        counted, entry_size = (8, 20) if self.big else (2, 12)
+        count = self.number(at, "Q" if self.big else "H")
+        following = at + counted + count * entry_size
+        return self.entries(at), self.number(following, self.offset_format)
+
+    def entries(self, at: int) -> Directory:
+        """The entries at `at`."""
         counted, entry_size = (8, 20) if self.big else (2, 12)
         count = self.number(at, "Q" if self.big else "H")
         offset_size = struct.calcsize(self.offset_format)
-        found = _Directory()
+        found = Directory()
         for index in range(min(count, 4096)):
             start = at + counted + index * entry_size
             kind = self.number(start + 2, "H")
@@ -83,9 +92,9 @@ class _Reader:
             inline = start + 4 + offset_size
             place = inline if size <= offset_size else self.number(inline, self.offset_format)
             found[self.number(start, "H")] = _Entry(form, values, place, place + size)
-        return found, self.number(at + counted + count * entry_size, self.offset_format)
+        return found
 
-    def values(self, directory: _Directory, tag: int, limit: int = _MAX_DIRECTORIES) -> list[int]:
+    def values(self, directory: Directory, tag: int, limit: int = _MAX_DIRECTORIES) -> list[int]:
         """The first whole numbers of a tag; none when it is absent. EOFError when the file is cut there."""
         entry = directory.get(tag)
         if entry is None or not entry.format:
@@ -96,7 +105,16 @@ class _Reader:
             raise EOFError
         return list(struct.unpack(f"{self.order}{count}{entry.format}", self.content[entry.start : end]))
 
-    def directories(self) -> Iterator[_Directory]:
+    def text(self, directory: Directory, tag: int, limit: int = 64) -> str:
+        """The text of a tag up to its NUL, without surrounding spaces; empty when it is absent."""
+        characters = bytes(self.values(directory, tag, limit)).partition(b"\0")[0]
+        return characters.decode("ascii", "replace").strip()
+
+    def first_entries(self) -> Directory:
+        """The entries of the first directory."""
+        return self.entries(self.number(8 if self.big else 4, self.offset_format))
+
+    def directories(self) -> Iterator[Directory]:
         """Those of the chain and their sub-directories, each once and a bounded number."""
         waiting = [self.number(8 if self.big else 4, self.offset_format)]
         seen: set[int] = set()
@@ -116,7 +134,7 @@ def raw_maker(content: Content) -> str | None:
     if content[8:10] == b"CR":
         return "Canon CR2"
     try:
-        reader = _Reader(content)
+        reader = Reader(content)
         for directory in reader.directories():
             if _DNG_VERSION in directory:
                 return "DNG"
@@ -133,7 +151,7 @@ def raw_maker(content: Content) -> str | None:
 def is_cut(content: Content) -> bool:
     """Does the first directory, or anything that it points to, lie past the end of the file?"""
     try:
-        reader = _Reader(content)
+        reader = Reader(content)
         first, _ = reader.directory(reader.number(8 if reader.big else 4, reader.offset_format))
         if any(entry.end > len(content) for entry in first.values()):
             return True

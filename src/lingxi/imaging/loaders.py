@@ -1,0 +1,155 @@
+"""The one loader for each kind of picture: what its header says, and its pixels at a fraction of their size.
+
+Rules, each learned from a file: by content, one typed loader and never "any loader" (six bytes of text open as a
+matrix, a gain map or a RAW file as something else); what the header asks for is known before a pixel is decoded.
+"""
+
+import mmap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import pyvips
+
+from lingxi.imaging.sniff import ImageKind
+from lingxi.imaging.wholeness import check_boxes
+
+_LOADERS: Final[dict[ImageKind, tuple[str, Callable[..., Any]]]] = {
+    ImageKind.JPEG: ("VipsForeignLoadJpeg", pyvips.Image.jpegload_source),
+    ImageKind.PNG: ("VipsForeignLoadPng", pyvips.Image.pngload_source),
+    ImageKind.WEBP: ("VipsForeignLoadWebp", pyvips.Image.webpload_source),
+    ImageKind.GIF: ("VipsForeignLoadNsgif", pyvips.Image.gifload_source),
+    ImageKind.TIFF: ("VipsForeignLoadTiff", pyvips.Image.tiffload_source),
+    ImageKind.AVIF: ("VipsForeignLoadHeif", pyvips.Image.heifload_source),
+}
+_ISOBMFF: Final = (ImageKind.HEIC, ImageKind.HEIF, ImageKind.AVIF)
+_HEVC_ITEMS: Final = {b"hvc1", b"hev1"}
+_SAMPLE_BYTES: Final = {
+    "uchar": 1,
+    "char": 1,
+    "ushort": 2,
+    "short": 2,
+    "uint": 4,
+    "int": 4,
+    "float": 4,
+    "double": 8,
+}
+
+
+class DecodeError(Exception):
+    """The decoder's own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What is known before a pixel is decoded. Width and height are as stored; `orientation` is how to turn them, 1 also
+    where the container turns the picture itself."""
+
+    width: int
+    height: int
+    orientation: int
+    frames: int
+    has_alpha: bool
+    profile: bytes | None
+    exif: bytes | None
+    decoded_bytes: int  # that the pixels take at full size
+    many_scans: bool = False
+
+    @property
+    def upright(self) -> tuple[int, int]:
+        """Width and height as people see them."""
+        return (self.height, self.width) if self.orientation >= 5 else (self.width, self.height)
+
+
+class Picture(Protocol):
+    """An opened file."""
+
+    hevc: bool
+
+    @property
+    def shrinks(self) -> tuple[int, ...]:
+        """By which it can be made smaller while it is decoded, greatest first."""
+
+    @property
+    def header(self) -> Header:
+        """DecodeError when it cannot be read."""
+
+    def load(self, shrink: int = 1, *, strict: bool = True) -> pyvips.Image:
+        """The pixels, to be read once from top to bottom. DecodeError here, or pyvips.Error when they are read.
+
+        `strict`: a JPEG that libjpeg only warns of is refused too.
+        """
+
+
+def block_all_others() -> None:
+    """No loader of libvips but ours can be called in this process from here on."""
+    pyvips.operation_block_set("VipsForeignLoad", True)
+    for name, _ in _LOADERS.values():
+        pyvips.operation_block_set(name, False)
+
+
+def open_picture(kind: ImageKind, content: mmap.mmap, descriptor: int) -> Picture:
+    """By the kind that was sniffed. ImageError for boxes that are cut, DecodeError for a header that is not readable."""
+    if kind in _ISOBMFF:
+        if check_boxes(content).item_types & _HEVC_ITEMS:
+            from lingxi.imaging.hevc import HevcPicture  # takes as long to import as a small photo to decode
+
+            return HevcPicture(content)
+        return VipsPicture(ImageKind.AVIF, descriptor)
+    return VipsPicture(kind, descriptor)
+
+
+class VipsPicture:
+    """What libvips decodes."""
+
+    hevc = False
+
+    def __init__(self, kind: ImageKind, descriptor: int) -> None:
+        self._kind = kind
+        self._descriptor = descriptor
+        self.shrinks: tuple[int, ...] = (8, 4, 2) if kind is ImageKind.JPEG else ()
+        self._header: Header | None = None
+
+    @property
+    def header(self) -> Header:
+        if self._header is None:
+            self._header = self._read_header()
+        return self._header
+
+    def load(self, shrink: int = 1, *, strict: bool = True) -> pyvips.Image:
+        options: dict[str, Any] = {"access": "sequential", "fail_on": "error"}
+        if self._kind is ImageKind.JPEG:
+            options |= {"shrink": shrink, "fail_on": "warning" if strict else "error"}
+        # read from its start, wherever its position is
+        source = pyvips.Source.new_from_descriptor(self._descriptor)
+        try:
+            return _LOADERS[self._kind][1](source, **options)
+        except pyvips.Error as error:
+            raise DecodeError(str(error)) from error
+
+    def _read_header(self) -> Header:
+        image = self.load(strict=False)
+        turns_itself = self._kind is ImageKind.AVIF
+        orientation = 1 if turns_itself else field(image, "orientation", 1)
+        sample_bytes = _SAMPLE_BYTES.get(image.format, 16)
+        return Header(
+            width=image.width,
+            height=image.height,
+            orientation=orientation if orientation in range(1, 9) else 1,
+            frames=int(field(image, "n-pages", 1)),
+            has_alpha=bool(image.hasalpha()),
+            profile=_blob(image, "icc-profile-data"),
+            exif=_blob(image, "exif-data"),
+            decoded_bytes=image.width * image.height * image.bands * sample_bytes,
+            many_scans=bool(field(image, "jpeg-multiscan", 0)),
+        )
+
+
+def field(image: pyvips.Image, name: str, default: int) -> int:
+    """A whole number of the header."""
+    value = image.get(name) if image.get_typeof(name) != 0 else default
+    return value if isinstance(value, int) else default
+
+
+def _blob(image: pyvips.Image, name: str) -> bytes | None:
+    return bytes(image.get(name)) if image.get_typeof(name) != 0 else None
