@@ -11,6 +11,7 @@ import pytest
 from lingxi.processors.contract import Context, Processor
 from lingxi.processors.demo_drill import Input
 from lingxi.services.sweep_leases import sweep_leases
+from lingxi.worker.process import WorkerProcess
 from tests.support.waiting import wait_until
 from tests.support.work import Work, drills
 
@@ -68,6 +69,28 @@ async def test_a_processor_that_swallows_its_cancellation_ends_all_the_same(
         await wait_until(lambda: worker.abandoned == 0)
     assert (task["succeeded_items"], task["failed_items"]) == (4, 1)
     assert (await work.items(task_id))[0]["error_code"] == "deadline_exceeded"
+
+
+async def test_a_process_full_of_abandoned_code_stops_itself(work: Work) -> None:
+    """So that its supervisor starts a new one."""
+    released = asyncio.Event()
+
+    async def run(context: Context, given: Input) -> dict[str, Any]:
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+        return {}
+
+    work.processors = processor(run, time_limit_seconds=0.3, concurrency=25)
+    task_id = await work.submit(*drills(25), max_attempts=1)
+    worker = WorkerProcess(work.config(), work.processors)
+    assert await asyncio.wait_for(worker.run(), 20) == 1
+    assert worker.abandoned == 25
+    assert (await work.ended(task_id))["failed_items"] == 25
+    released.set()
+    await wait_until(lambda: worker.abandoned == 0)
 
 
 @pytest.mark.parametrize("crash", ["leak_cancel", "system_exit"])
