@@ -85,4 +85,12 @@ FAILPOINTS: Final[tuple[str, ...]] = (
     "stream.between_snapshot_and_subscribe",
     "storage.before_rename",
     "storage.after_put",
+    "photo.after_claim",
+    "photo.after_fetch",
+    "photo.after_encode",
+    "photo.after_store",
+    "photo.before_commit",
+    "photo.after_commit",
+    "photo.before_done",
+    "photo.after_done",
 )

@@ -1,7 +1,8 @@
 """Storage in a folder of this machine.
 
-    <root>/objects/<first 2 hex digits>/<key>     finished, never changed
-    <root>/unfinished/<key>                       being written, or left by a crash
+    <root>/objects/<first 2 hex digits>/<key>     finished, never changed; random keys
+    <root>/named/<key>                            likewise; composed keys, with their slashes as folders
+    <root>/unfinished/<random>                    being written, or left by a crash
 
 A put writes and fsyncs the unfinished file, renames it, and fsyncs the folder: after that a power cut loses
 nothing, and before it a reader finds nothing. All file work is done by threads of our own, so that a slow disk
@@ -13,6 +14,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
@@ -22,7 +24,7 @@ from typing import Any, Final, TypeVar
 
 from lingxi.observability import failpoints
 from lingxi.storage.errors import ObjectMissing, ObjectTooLarge, StorageUnavailable
-from lingxi.storage.port import CHUNK_BYTES, StoredBytes, check_key, new_key
+from lingxi.storage.port import CHUNK_BYTES, StoredBytes, check_key, check_prefix, is_random_key, new_key
 
 _THREADS: Final = 4
 _REASONS: Final = {
@@ -44,13 +46,16 @@ class LocalStorage:
     """A `Storage` in the folder `root` (made when it is not there), which is on one file system: puts rename."""
 
     def __init__(self, root: Path) -> None:
-        self._objects = root / "objects"
+        self._root = root
         self._unfinished = root / "unfinished"
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="storage")
 
-    async def put(self, chunks: AsyncIterable[bytes], *, max_bytes: int) -> StoredBytes:
+    async def put(
+        self, chunks: AsyncIterable[bytes], *, max_bytes: int, key: str | None = None
+    ) -> StoredBytes:
         """See `Storage.put`."""
-        upload = _Upload(self._unfinished, self._objects, max_bytes)
+        key = key or new_key()
+        upload = _Upload(self._unfinished, key, self._path(key), max_bytes)
         try:
             await self._run(upload.begin)
             block = bytearray()
@@ -94,6 +99,21 @@ class LocalStorage:
 
         await self._run(remove)
 
+    async def delete_prefix(self, prefix: str) -> int:
+        """See `Storage.delete_prefix`. Folders that are empty then go too."""
+        folder = self._root / "named" / check_prefix(prefix)
+
+        def remove() -> int:
+            files = [path for path in folder.rglob("*") if path.is_file()]
+            for path in files:
+                path.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            if folder.parent.is_dir():
+                _sync_folder(folder.parent)
+            return len(files)
+
+        return await self._run(remove)
+
     async def sweep_unfinished(self, *, older_than_seconds: float) -> int:
         """See `Storage.sweep_unfinished`. Age is that of the last write."""
 
@@ -128,7 +148,8 @@ class LocalStorage:
         await asyncio.to_thread(self._threads.shutdown)
 
     def _path(self, key: str) -> Path:
-        return _object_path(self._objects, key)
+        check_key(key)
+        return self._root / "objects" / key[:2] / key if is_random_key(key) else self._root / "named" / key
 
     def _loop_call(self, work: Callable[..., ResultT], *arguments: object) -> "asyncio.Future[ResultT]":
         return asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
@@ -207,10 +228,11 @@ class _OpenFile:
 class _Upload:
     """One put. Its methods run in threads, one at a time; after `discard` none of them does anything."""
 
-    def __init__(self, unfinished: Path, objects: Path, max_bytes: int) -> None:
-        self._key = new_key()
-        self._temporary = unfinished / self._key
-        self._final = _object_path(objects, self._key)
+    def __init__(self, unfinished: Path, key: str, final: Path, max_bytes: int) -> None:
+        self._key = key
+        self._temporary = unfinished / new_key()
+        self._final = final
+        self._finished = False
         self._max_bytes = max_bytes
         self._size_bytes = 0
         self._sha256 = hashlib.sha256()
@@ -245,6 +267,7 @@ class _Upload:
                 os.fsync(self._descriptor)
                 failpoints.reach_sync("storage.before_rename")
                 os.rename(self._temporary, self._final)
+                self._finished = True
                 _sync_folder(self._final.parent)
                 self._close()
             return StoredBytes(self._key, self._size_bytes, self._sha256.digest())
@@ -256,17 +279,16 @@ class _Upload:
                 OSError
             ):  # what cannot be removed now is an orphan, and is collected later
                 self._close()
-                self._final.unlink(missing_ok=True)
+                if self._finished and is_random_key(
+                    self._key
+                ):  # a composed key may be somebody else's by now
+                    self._final.unlink(missing_ok=True)
                 self._temporary.unlink(missing_ok=True)
 
     def _close(self) -> None:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             os.close(descriptor)
-
-
-def _object_path(objects: Path, key: str) -> Path:
-    return objects / check_key(key)[:2] / key
 
 
 def _make_folder(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The port: what every object storage can do.
 
-Keys are made here and are random: an object's name is a row in PostgreSQL and never becomes a part of a path.
+Keys are made here and are random, or they are composed of ids and digests by us: what people call an object is a row in
+PostgreSQL and never becomes a part of a path.
 """
 
 import re
@@ -11,7 +12,10 @@ from typing import Final, Protocol
 
 CHUNK_BYTES: Final = 1 << 20  # what one read or write moves: large enough for a disk, small enough for memory
 
-_KEY = re.compile(r"[0-9a-f]{32}")
+_RANDOM_KEY = re.compile(r"[0-9a-f]{32}")
+_PART = r"[a-z0-9](?:[a-z0-9_-]|\.(?!\.))*"  # no dot at the start, no two in a row
+_COMPOSED_KEY = re.compile(rf"{_PART}(?:/{_PART})+")
+MAX_KEY_CHARACTERS = 512
 
 
 def new_key() -> str:
@@ -21,9 +25,21 @@ def new_key() -> str:
 
 def check_key(key: str) -> str:
     """The key itself; ValueError when it is none of ours (and might be a path)."""
-    if not _KEY.fullmatch(key):
+    if len(key) > MAX_KEY_CHARACTERS or not (_RANDOM_KEY.fullmatch(key) or _COMPOSED_KEY.fullmatch(key)):
         raise ValueError(f"{key!r} is no storage key")
     return key
+
+
+def is_random_key(key: str) -> bool:
+    """Was it made by `new_key`?"""
+    return bool(_RANDOM_KEY.fullmatch(key))
+
+
+def check_prefix(prefix: str) -> str:
+    """The prefix itself; ValueError unless it is the beginning of composed keys and ends in `/`."""
+    if not prefix.endswith("/") or not _COMPOSED_KEY.fullmatch(f"{prefix}x"):
+        raise ValueError(f"{prefix!r} is no prefix of storage keys")
+    return prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +66,12 @@ class ObjectReader(Protocol):
 
 
 class Storage(Protocol):
-    """Bytes under random keys. Bytes are written once and never changed."""
+    """Bytes under keys. Bytes are written once and never changed."""
 
-    async def put(self, chunks: AsyncIterable[bytes], *, max_bytes: int) -> StoredBytes:
-        """Store a stream under a new key; durable when it returns.
+    async def put(
+        self, chunks: AsyncIterable[bytes], *, max_bytes: int, key: str | None = None
+    ) -> StoredBytes:
+        """Store a stream under a new key, or under `key`, which then has to carry its content; durable when it returns.
 
         A put that fails or is cancelled leaves nothing that can be read. Raises ObjectTooLarge (past
         `max_bytes`), StorageUnavailable, and whatever `chunks` raises.
@@ -67,6 +85,9 @@ class Storage(Protocol):
 
     async def delete(self, key: str) -> None:
         """Remove the bytes; no error when there are none. Raises StorageUnavailable."""
+
+    async def delete_prefix(self, prefix: str) -> int:
+        """Remove all bytes whose composed keys begin with `prefix` (`…/`); answers how many. Raises StorageUnavailable."""
 
     async def sweep_unfinished(self, *, older_than_seconds: float) -> int:
         """Remove what puts that crashed have left behind for at least so long; answers how many."""

@@ -250,3 +250,46 @@ async def test_finished_objects_are_never_swept(storage: Storage) -> None:
 def test_other_urls_are_refused_in_a_sentence(url: str) -> None:
     with pytest.raises(ValueError, match="STORAGE_URL must be file:///"):
         open_storage(url)
+
+
+COMPOSED = "photo-live/dev/albums/a1/variants/p1/1/thumb-0123456789abcdef.jpg"
+
+
+async def test_bytes_can_be_put_under_a_composed_key(storage: Storage) -> None:
+    stored = await storage.put(chunks_of(b"once"), max_bytes=LIMIT, key=COMPOSED)
+    assert stored.key == COMPOSED
+    await storage.put(chunks_of(b"once"), max_bytes=LIMIT, key=COMPOSED)  # a late attempt: the same content
+    assert await read(storage, COMPOSED) == b"once"
+
+
+async def test_a_failed_put_leaves_what_another_put_under_its_key(storage: Storage) -> None:
+    await storage.put(chunks_of(b"first"), max_bytes=LIMIT, key=COMPOSED)
+    with pytest.raises(ObjectTooLarge):
+        await storage.put(chunks_of(b"second"), max_bytes=3, key=COMPOSED)
+    assert await read(storage, COMPOSED) == b"first"
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["../x", "a/../b", "/etc/passwd", "a//b", "a/.hidden", "A/b", "a/b/", "a", "a/ü", "a/" + "b" * 600, ""],
+)
+async def test_what_might_be_a_path_is_no_key(storage: Storage, key: str) -> None:
+    with pytest.raises(ValueError, match="no storage key"):
+        await storage.open(key)
+
+
+async def test_a_prefix_is_removed_with_all_below_it(storage: Storage) -> None:
+    for number in ("1", "2"):
+        await storage.put(chunks_of(b"x"), max_bytes=LIMIT, key=f"p/a1/{number}/t.jpg")
+    await storage.put(chunks_of(b"x"), max_bytes=LIMIT, key="p/a10/1/t.jpg")
+    assert await storage.delete_prefix("p/a1/") == 2
+    assert await storage.delete_prefix("p/a1/") == 0
+    with pytest.raises(ObjectMissing):
+        await storage.open("p/a1/1/t.jpg")
+    assert await read(storage, "p/a10/1/t.jpg") == b"x"
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "../", "p", "p/../", "p/a1"])
+async def test_only_a_whole_prefix_is_removed(storage: Storage, prefix: str) -> None:
+    with pytest.raises(ValueError, match="no prefix"):
+        await storage.delete_prefix(prefix)
