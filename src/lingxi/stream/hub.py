@@ -1,9 +1,7 @@
-"""The fan-out of one API process: it asks the database about all watched tasks together, and tells everybody
-who watches.
+"""The event streams of one API process: who watches what, and all that happens to them together.
 
-One poll each `poll_seconds` for all watched tasks, and at once for those that a hint names; polls are paced so
-that they never take more than a share of the database. A poll costs the same whether ten watch or ten thousand;
-with nobody watching there is none.
+A channel for each watched task (`channel`) is fed by one poll for all of them (`poll`); a watcher for each connection
+(`watcher`) follows its channel's log, and reads rows when it stands further back (`catch_up`).
 """
 
 import asyncio
@@ -22,13 +20,11 @@ from lingxi.observability.logging import get_logger
 from lingxi.stream import frames
 from lingxi.stream.catch_up import CatchUp
 from lingxi.stream.channel import Channel
-from lingxi.stream.cursor import END, After, Fresh, Resume, parse_last_event_id, settled
-from lingxi.stream.pacing import Pacer
-from lingxi.stream.reader import POLL_ROWS, Ask, Reader
+from lingxi.stream.cursor import After, Fresh, Resume, parse_last_event_id, settled
+from lingxi.stream.poll import Poll
+from lingxi.stream.reader import Reader
 from lingxi.stream.watcher import Send, SendNow, Watcher
 
-_ROWS_PER_POLL = 10_000  # shared by the tasks of one poll
-_FEWEST_ROWS_PER_TASK = 20
 _RETRY_MILLISECONDS = (1_000, 3_000)  # clients that were cut off together come back spread over this
 
 CheckAccess = Callable[[Sequence[Hashable]], Awaitable[set[Hashable]]]
@@ -53,8 +49,6 @@ class HubCounts:
     """What the hub has done since its start."""
 
     opened: int = 0
-    polls: int = 0
-    poll_failures: int = 0
     pages: int = 0  # statements for those behind
     fell_behind: int = 0
     stalled: int = 0  # ended: a send did not return in time
@@ -81,23 +75,19 @@ class Hub:
         self._readers = (poll_reader, page_reader)
         self._check_access = check_access
         self._channels: dict[UUID, Channel] = {}
-        self._dirty: set[UUID] = set()
-        self._wanted = asyncio.Event()  # something to poll before the floor
+        self._poll = Poll(poll_reader, self._channels, self.config.poll_seconds)
         self._access_doubted = asyncio.Event()
         self._running: dict[Watcher, asyncio.Task[Any] | None] = {}
         self._left = asyncio.Event()  # a watcher has left
         self._tasks: list[asyncio.Task[None]] = []
         self._catch_up = CatchUp(page_reader, on_read=self._count_page)
-        self._pacer = Pacer()
-        self._polled_all_at = 0.0
-        self._failing = False
         self._closing = False
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
         """Start the loops on the running event loop."""
-        loops = (self._poll(), self._keep(), self._watch_access(), self._catch_up.run())
+        loops = (self._poll.run(), self._keep(), self._watch_access(), self._catch_up.run())
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def close(self) -> None:
@@ -124,6 +114,11 @@ class Hub:
                 await reader.close()
 
     @property
+    def polls(self) -> int:
+        """Statements of the poll so far."""
+        return self._poll.count
+
+    @property
     def watchers(self) -> int:
         """Open streams."""
         return len(self._running)
@@ -137,10 +132,9 @@ class Hub:
 
     def hint(self, task_ids: Iterable[UUID]) -> None:
         """These tasks changed: poll them as soon as the pace allows."""
-        watched = [task_id for task_id in task_ids if task_id in self._channels]
-        if watched:
-            self._dirty.update(watched)
-            self._wanted.set()
+        for task_id in task_ids:
+            if task_id in self._channels:
+                self._poll.ask_for(task_id)
 
     def hint_all(self) -> None:
         """Hints may have been lost: look at everything."""
@@ -171,7 +165,9 @@ class Hub:
         channel = self._hold(task_id)
         try:
             if not channel.can_answer(resume):
-                await self._poll_of(channel)
+                if self._closing:
+                    raise PostgresUnavailable("This server is going away.")
+                await self._poll.after_now(channel)
             if channel.task is None or channel.task.workspace_id != workspace_id:
                 raise NotFound
             watcher = self._watcher(channel, grant, resume)
@@ -215,16 +211,6 @@ class Hub:
         if self._closing:
             watcher.stop(frames.closing())
 
-    async def _poll_of(self, channel: Channel) -> None:
-        """Return after a poll of this channel that began after the call."""
-        if self._closing:
-            raise PostgresUnavailable("This server is going away.")
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        channel.joins.append(answered)
-        self._dirty.add(channel.task_id)
-        self._wanted.set()
-        await answered
-
     def _watcher(self, channel: Channel, grant: Hashable, resume: Resume) -> Watcher | None:
         task = channel.task
         assert task is not None
@@ -258,76 +244,6 @@ class Hub:
         if channel.is_idle and self._channels.get(channel.task_id) is channel:
             channel.close()
             del self._channels[channel.task_id]
-
-    # ── the poll ─────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _poll(self) -> None:
-        while True:
-            channels = await self._due()
-            try:
-                await self._poll_once(channels)
-            except Exception as error:
-                self._note_failure(channels, error)
-
-    async def _due(self) -> list[Channel]:
-        """Wait until there is something to ask; everything at the floor, else what hints and newcomers want."""
-        while True:
-            floor = self._polled_all_at + self.config.poll_seconds if self._channels else None
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(floor):
-                    await self._wanted.wait()
-            await self._pacer.turn()
-            self._wanted.clear()
-            now = asyncio.get_running_loop().time()
-            if now >= self._polled_all_at + self.config.poll_seconds:
-                self._polled_all_at = now
-                due = list(self._channels.values())
-            else:
-                due = [self._channels[task_id] for task_id in self._dirty if task_id in self._channels]
-            self._dirty.clear()
-            if due:
-                return due
-
-    async def _poll_once(self, channels: list[Channel]) -> None:
-        rows = max(_FEWEST_ROWS_PER_TASK, min(POLL_ROWS, _ROWS_PER_POLL // len(channels)))
-        joins = [(channel, channel.take_joins()) for channel in channels]
-        asks = [
-            Ask(c.task_id, c.seen, rows) if c.task is not None else Ask(c.task_id, (-1, END), 0)
-            for c in channels
-        ]
-        self.counts.polls += 1
-        try:
-            with self._pacer:
-                pages = await self._readers[0].read(asks)
-        except BaseException:
-            for channel, waiting in joins:
-                channel.joins[:0] = waiting
-            raise
-        self._failing = False
-        for channel in channels:
-            if (page := pages.get(channel.task_id)) is not None:
-                channel.publish(page)
-                if not channel.is_settled:
-                    self._dirty.add(channel.task_id)
-                    self._wanted.set()
-        for _, waiting in joins:
-            for answered in waiting:
-                if not answered.done():
-                    answered.set_result(None)
-
-    def _note_failure(self, channels: list[Channel], error: Exception) -> None:
-        """Newcomers are told; who watches keeps watching and is told the rest when the database is back."""
-        self.counts.poll_failures += 1
-        unavailable = isinstance(error, PostgresUnavailable)
-        if not unavailable:
-            log.exception("stream_poll_failed")
-        elif not self._failing:
-            log.warning("stream_poll_unavailable", error=str(error.__cause__))
-        self._failing = True
-        for channel in channels:
-            channel.fail(error if unavailable else RuntimeError("The stream could not be read."))
-            self._dirty.add(channel.task_id)
-            self._drop_if_idle(channel)
 
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────────────
 

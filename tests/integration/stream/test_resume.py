@@ -249,7 +249,7 @@ async def test_who_comes_while_more_changes_than_a_poll_can_read(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hub is behind the task; newcomers are answered all the same, and miss nothing of what it publishes later."""
-    monkeypatch.setattr("lingxi.stream.hub.POLL_ROWS", 20)
+    monkeypatch.setattr("lingxi.stream.poll.POLL_ROWS", 20)
     monkeypatch.setattr("lingxi.stream.catch_up.PAGE_ROWS", 30)
     task = await stage.submit(200)
     first = await stage.watching(task, "0")

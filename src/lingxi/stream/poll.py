@@ -1,0 +1,124 @@
+"""The poll of one process: what has changed in all watched tasks, in one statement.
+
+Everything each `poll_seconds`; between, as soon as the pace allows, what hints, newcomers and tasks of which more had
+changed than was read ask for. A poll costs the same whether ten watch or ten thousand; with nobody watching there is
+none.
+"""
+
+import asyncio
+from contextlib import suppress
+from uuid import UUID
+
+from lingxi.domain.errors import PostgresUnavailable
+from lingxi.observability.logging import get_logger
+from lingxi.stream.channel import Channel
+from lingxi.stream.cursor import END
+from lingxi.stream.pacing import Pacer
+from lingxi.stream.reader import POLL_ROWS, Ask, Reader
+
+_ROWS_PER_POLL = 10_000  # shared by the tasks of one poll
+_FEWEST_ROWS_PER_TASK = 20
+
+log = get_logger("stream.poll")
+
+
+class Poll:
+    """Publishes to `channels` (of the hub, which adds and removes them) what it reads of their tasks."""
+
+    def __init__(self, reader: Reader, channels: dict[UUID, Channel], poll_seconds: float) -> None:
+        self.count = 0
+        self.failures = 0
+        self._reader = reader
+        self._channels = channels
+        self._poll_seconds = poll_seconds
+        self._soon: set[UUID] = set()  # not only at the next floor
+        self._wanted = asyncio.Event()
+        self._pacer = Pacer()
+        self._polled_all_at = 0.0
+        self._failing = False
+
+    def ask_for(self, task_id: UUID) -> None:
+        """Poll this task as soon as the pace allows."""
+        self._soon.add(task_id)
+        self._wanted.set()
+
+    async def after_now(self, channel: Channel) -> None:
+        """Return after a poll of this channel that began after the call. Raises PostgresUnavailable."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        channel.joins.append(answered)
+        self.ask_for(channel.task_id)
+        await answered
+
+    async def run(self) -> None:
+        """Poll for ever; an unavailable database is tried again."""
+        while True:
+            channels = await self._due()
+            try:
+                await self._once(channels)
+            except Exception as error:
+                self._note_failure(channels, error)
+
+    async def _due(self) -> list[Channel]:
+        """Wait until there is something to ask."""
+        loop = asyncio.get_running_loop()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(
+                    self._polled_all_at + self._poll_seconds if self._channels else None
+                ):
+                    await self._wanted.wait()
+            await self._pacer.turn()
+            self._wanted.clear()
+            if loop.time() >= self._polled_all_at + self._poll_seconds:
+                self._polled_all_at = loop.time()
+                due = list(self._channels.values())
+            else:
+                due = [self._channels[task_id] for task_id in self._soon if task_id in self._channels]
+            self._soon.clear()
+            if due:
+                return due
+
+    async def _once(self, channels: list[Channel]) -> None:
+        rows = max(_FEWEST_ROWS_PER_TASK, min(POLL_ROWS, _ROWS_PER_POLL // len(channels)))
+        joins = [(channel, channel.take_joins()) for channel in channels]
+        asks = [_ask(channel, rows) for channel in channels]
+        self.count += 1
+        try:
+            with self._pacer:
+                pages = await self._reader.read(asks)
+        except BaseException:
+            for channel, waiting in joins:
+                channel.joins[:0] = waiting
+            raise
+        self._failing = False
+        for channel in channels:
+            if (page := pages.get(channel.task_id)) is not None:
+                channel.publish(page)
+                if not channel.is_settled:
+                    self.ask_for(channel.task_id)
+        for _, waiting in joins:
+            for answered in waiting:
+                if not answered.done():
+                    answered.set_result(None)
+
+    def _note_failure(self, channels: list[Channel], error: Exception) -> None:
+        """Newcomers are told; who watches keeps watching and is told the rest when the database is back."""
+        self.failures += 1
+        unavailable = isinstance(error, PostgresUnavailable)
+        if not unavailable:
+            log.exception("stream_poll_failed")
+        elif not self._failing:
+            log.warning("stream_poll_unavailable", error=str(error.__cause__))
+        self._failing = True
+        for channel in channels:
+            channel.fail(error if unavailable else RuntimeError("The stream could not be read."))
+            self._soon.add(channel.task_id)
+
+
+def _ask(channel: Channel, rows: int) -> Ask:
+    """What follows what was published; of a new channel the task alone."""
+    return (
+        Ask(channel.task_id, (-1, END), 0)
+        if channel.task is None
+        else Ask(channel.task_id, channel.seen, rows)
+    )
