@@ -78,7 +78,7 @@ async def _demo(
 def _tell(summary: dict[str, Any], complaints: list[str], output: Output) -> None:
     output.say()
     for complaint in complaints:
-        output.say(f"  NOT AS PROMISED: {complaint}", style="bold red")
+        output.complain(f"NOT AS PROMISED: {complaint}")
     if summary["ok"]:
         text = "Nothing was lost, nothing was done twice"
         output.say(

@@ -43,6 +43,10 @@ class Output:
         else:
             write_line(text)
 
+    def complain(self, text: str) -> None:
+        """One line on stderr, also with --json."""
+        sys.stderr.write(_printable(text) + "\n")
+
     def line(self, value: Any) -> None:
         """One line of JSON on the way to the result (frames of `watch`); nothing without --json."""
         if self.as_json:
