@@ -61,8 +61,6 @@ def run(arguments: Sequence[str]) -> int:
         return status if isinstance(status, int) else Exit.OK
     except (KeyboardInterrupt, typer.Abort):
         return _end(CommandError("Interrupted", Exit.INTERRUPTED), arguments)
-    except BrokenPipeError:
-        return _reader_left()
     except Exception as error:
         return _end(_usage_error(error) or explain(error), arguments)
 

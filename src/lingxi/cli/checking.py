@@ -39,9 +39,9 @@ class Finding:
 
 def register(app: typer.Typer) -> None:
     app.command("check")(check)
-    app.command("conform", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
-        conform
-    )
+    # Its options are those of another command, whose import would slow every start: all are passed on.
+    passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command("conform", context_settings=passed_on, add_help_option=False)(conform)
 
 
 def check(data_dir: DataDirOption = DEFAULT_DATA_DIR, as_json: JsonOption = False) -> None:
@@ -63,9 +63,11 @@ def check(data_dir: DataDirOption = DEFAULT_DATA_DIR, as_json: JsonOption = Fals
 
 def conform(context: typer.Context) -> None:
     """Try a server's event streams against the rules. Over HTTP only."""
-    from lingxi.conformance.__main__ import main as run_conformance
+    from lingxi.conformance.__main__ import main as try_rules
 
-    raise typer.Exit(run_conformance(context.args))
+    rules = typer.Typer(add_completion=False, rich_markup_mode=None)
+    rules.command()(try_rules)
+    raise typer.Exit(rules(context.args, prog_name="lingxi conform", standalone_mode=False) or Exit.OK)
 
 
 async def _look(data_dir: Path) -> list[Finding]:
