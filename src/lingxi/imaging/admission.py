@@ -13,6 +13,11 @@ class Admission:
         self._capacity = self._free = capacity_bytes
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """How many pictures wait for others to end."""
+        return len(self._waiting)
+
     @asynccontextmanager
     async def hold(self, needed_bytes: int) -> AsyncIterator[None]:
         """Wait for one's turn; the bytes are given back when the block is left."""

@@ -37,9 +37,7 @@ class DecoderConfig:
 
     children: int = 2
     time_limit_seconds: float = 30.0
-    decoded_bytes_at_once: int = (
-        512 << 20
-    )  # of pixels, by their headers: one photo of 100 million, and not two
+    decoded_bytes_at_once: int = 512 << 20  # by the headers: one photo of 100 million pixels, and not two
     memory_limit_bytes: int = 2 << 30  # of address space; a 12-bit AVIF of 100 million pixels takes 1.9
     start_limit_seconds: float = 30.0
     recycle_after_pictures: int = 1000
@@ -57,6 +55,11 @@ class Decoders:
         self._idle: list[Child] = []
         self._ended: list[Child] = []  # killed and not reaped yet
         self._closed = False
+
+    @property
+    def waiting_for_memory(self) -> int:
+        """How many pictures are held back, by a child that has read their header, until others are decoded."""
+        return self._admission.waiting
 
     async def inspect(self, descriptor: int) -> ImageFacts:
         """Decode the whole file behind `descriptor` and say what it is.

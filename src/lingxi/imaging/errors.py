@@ -1,5 +1,7 @@
 """How a picture is refused, and how decoding fails."""
 
+from typing import Final
+
 
 class ImageError(Exception):
     """A picture that was not decoded. `code` is one of `domain.errors.ITEM_CODES`, which says whether a retry can help;
@@ -9,3 +11,18 @@ class ImageError(Exception):
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
+
+
+FOR_PHOTOGRAPHERS: Final = {
+    "empty_file": "This file is empty. Copy it from the camera again.",
+    "unsupported_type": "This is no photo that can be shown here. Export it as JPEG and upload that.",
+    "corrupt_image": "This photo is damaged and cannot be opened. Copy it from the camera again.",
+    "truncated_image": "A part of this photo is missing, as after a copy that broke off. Copy it from the camera again.",
+    "too_many_pixels": "This photo has more pixels than can be shown here. Export it smaller.",
+    "too_large": "This file is larger than is accepted. Export it smaller or with stronger compression.",
+    "decode_timeout": "This photo took too long to open. It will be tried again.",
+    "decoder_crashed": "This photo could not be opened. It will be tried again.",
+    "storage_unavailable": "The storage cannot be reached just now. The photo is not lost and will be tried again.",
+}
+"""What to tell the person whose photo it is, by code: what is the matter, and what to do. `ImageError.detail` and
+`ITEM_CODES` are for engineers."""

@@ -107,8 +107,12 @@ class VipsPicture:
     def __init__(self, kind: ImageKind, descriptor: int) -> None:
         self._kind = kind
         self._descriptor = descriptor
-        self.shrinks: tuple[int, ...] = (8, 4, 2) if kind is ImageKind.JPEG else ()
         self._header: Header | None = None
+
+    @property
+    def shrinks(self) -> tuple[int, ...]:
+        still_webp = self._kind is ImageKind.WEBP and self.header.frames == 1
+        return (8, 4, 2) if self._kind is ImageKind.JPEG or still_webp else ()
 
     @property
     def header(self) -> Header:
@@ -120,6 +124,8 @@ class VipsPicture:
         options: dict[str, Any] = {"access": "sequential", "fail_on": "error"}
         if self._kind is ImageKind.JPEG:
             options |= {"shrink": shrink, "fail_on": "warning" if strict else "error"}
+        elif self._kind is ImageKind.WEBP:
+            options["scale"] = 1 / shrink
         # read from its start, wherever its position is
         source = pyvips.Source.new_from_descriptor(self._descriptor)
         try:

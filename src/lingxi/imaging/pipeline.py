@@ -128,8 +128,13 @@ def wait_for_memory(work: Work) -> None:
 
 def load_shrunk(work: Work) -> None:
     """The smallest that is large enough; libvips's own thumbnail waits for twice that."""
-    long_edge = max(work.picture.header.upright)
-    fitting = (s for s in work.picture.shrinks if long_edge / s >= BROWSE_PIXELS * TOLERANCE)
+    header = work.picture.header
+    long_edge, short_edge = max(header.upright), min(header.upright)
+    fitting = (
+        shrink
+        for shrink in work.picture.shrinks
+        if long_edge / shrink >= BROWSE_PIXELS * TOLERANCE and short_edge >= shrink
+    )
     work.shrink = next(fitting, 1)
     work.image = work.picture.load(work.shrink, strict=work.strict)
 
