@@ -26,7 +26,13 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes: a smoke test that judges no speed")
     parser.add_argument("--runs", type=int, metavar="N", help="rounds instead of the default")
     given = parser.parse_args()
-    report = uvloop.run(_run(given.name, Options(quick=given.quick, runs=given.runs)))
+    try:
+        report = uvloop.run(_run(given.name, Options(quick=given.quick, runs=given.runs)))
+    except KeyboardInterrupt:
+        return 130
+    except RuntimeError as error:  # a result that is not right, or a process that did not come up
+        print(f"bench {given.name}: {error}", file=sys.stderr)
+        return 1
     print(report.as_json() if given.json else report.as_text())
     return 0 if report.ok else 1
 
