@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lingxi.cli import demo_acts
+from lingxi.cli.demo_story import Story
 from lingxi.cli.exits import CommandError, Exit
 from lingxi.cli.interrupts import Interrupted, Interrupts
 from lingxi.cli.output import Output
@@ -20,6 +21,7 @@ from lingxi.cli.stack import Stack, WorkerPlan
 
 # Few drills at once, so that there is something left to cancel and somebody to kill; all else is as in production.
 DEMO_SETTINGS = {"lingxi_concurrency": "demo:drill=4", "grace_seconds": "5", "log_level": "info"}
+LONGEST_SECONDS = 240.0
 WORKERS = WorkerPlan("workers", ("--processes", "2"))
 
 
@@ -64,7 +66,7 @@ async def _demo(
         )
         await stack.start()
         output.say(f"  up at {stack.url} after {time.monotonic() - started:.1f} s, all in {folder}")
-        story = await interrupts.unless_asked(demo_acts.play(stack, output, photos=photos))
+        story = await interrupts.unless_asked(_play(stack, output, photos))
         summary = {**story.summary(), "seconds": round(time.monotonic() - started, 1)}
         _tell(summary, story.complaints, output)
         if not once:
@@ -73,6 +75,20 @@ async def _demo(
         await stack.stop()
     output.result(summary)
     return Exit.OK if summary["ok"] else Exit.NOT_SUCCEEDED
+
+
+async def _play(stack: Stack, output: Output, photos: Path | None) -> Story:
+    """All acts; CommandError (exit code 1) when the samples are not through in LONGEST_SECONDS."""
+    try:
+        async with asyncio.timeout(LONGEST_SECONDS if photos is None else None) as limit:
+            return await demo_acts.play(stack, output, photos=photos)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        words = "; ".join(f"{child.name}: {child.last_words()}" for child in stack.children.values())
+        raise CommandError(
+            f"Not through after {LONGEST_SECONDS:.0f} s ({words})", Exit.NOT_SUCCEEDED
+        ) from None
 
 
 def _tell(summary: dict[str, Any], complaints: list[str], output: Output) -> None:
