@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from benchmarks import growth, items, sse, submit
+from benchmarks import growth, items, photos, sse, submit
 from benchmarks.options import Options
 from benchmarks.report import Report
 
@@ -15,6 +15,7 @@ BENCHES: dict[str, Callable[[Options], Awaitable[Report]]] = {
     "submit": submit.run,
     "sse": sse.run,
     "growth": growth.run,
+    "photos": photos.run,
 }
 
 
