@@ -38,20 +38,16 @@ MARKER_KEY: Final = "lingxi:marker"  # gone or different: this Redis was wiped o
 # ── pub/sub channels: hints only, polling is the floor ───────────────────────────────────────────────────
 HINT_OUTBOX: Final = "lingxi:hint:outbox"  # payload empty
 HINT_TASKS: Final = "lingxi:hint:tasks"  # comma-separated task ids
+HINT_ALBUMS: Final = "lingxi:hint:albums"  # comma-separated album ids
 HINT_ACCESS: Final = "lingxi:hint:access"  # a token or a share was revoked
 PROGRESS_CHANNEL: Final = "lingxi:progress"  # JSON of an itemProgress frame
 
 # ── outbox ───────────────────────────────────────────────────────────────────────────────────────────────
 EVENT_ITEMS_QUEUED: Final = "items.queued"
 EVENT_TASK_ENDED: Final = "task.ended"
-EVENT_TYPES: Final = (
-    EVENT_ITEMS_QUEUED,
-    EVENT_TASK_ENDED,
-    "photo.uploaded",
-    "photo.published",
-    "photo.updated",
-    "photo.removed",
-)
+EVENT_PHOTO_UPLOADED: Final = "photo.uploaded"
+EVENTS_OF_ALBUMS: Final = ("photo.published", "photo.updated", "photo.removed")
+EVENT_TYPES: Final = (EVENT_ITEMS_QUEUED, EVENT_TASK_ENDED, EVENT_PHOTO_UPLOADED, *EVENTS_OF_ALBUMS)
 DEAD_LETTERED: Final = "dead_lettered"  # outbox_events.last_error of an event given up on
 ITEMS_PER_EVENT: Final = 500
 EVENTS_PER_ROUND: Final = 20
@@ -60,6 +56,10 @@ DISPATCH_TIMEOUT_SECONDS: Final = 5.0
 
 # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 JOB_NAME: Final = "item"
+PHOTO_QUEUE: Final = "photo:process"
+PHOTO_JOB_NAME: Final = "photo"  # the first publication of a photo
+PHOTO_ATTEMPTS: Final = 3
+PHOTO_BACKOFF_SECONDS: Final = 25.0  # doubles: a storage that is away for a minute costs no photo its last attempt
 FOREIGN_JOB: Final = "foreign_job"
 
 # ── failpoints: every boundary that a test can turn into kill, error or pause ────────────────────────────

@@ -17,7 +17,7 @@ log = get_logger("broker.hints")
 MAX_QUEUED = (
     1000  # messages that wait for a slow or absent Redis; older ones are dropped: they are only hints
 )
-_TASKS_PER_MESSAGE = 200
+_IDS_PER_MESSAGE = 200
 _PAUSES_SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 _SILENCE_SECONDS = 15.0
 
@@ -37,9 +37,11 @@ class Hints:
 
     def publish_tasks(self, task_ids: Iterable[object]) -> None:
         """These tasks changed."""
-        ids = [str(task_id) for task_id in task_ids]
-        for start in range(0, len(ids), _TASKS_PER_MESSAGE):
-            self._put(names.HINT_TASKS, ",".join(ids[start : start + _TASKS_PER_MESSAGE]).encode())
+        self._put_ids(names.HINT_TASKS, task_ids)
+
+    def publish_albums(self, album_ids: Iterable[object]) -> None:
+        """These albums changed."""
+        self._put_ids(names.HINT_ALBUMS, album_ids)
 
     def publish_access(self) -> None:
         """A token or a share was revoked."""
@@ -55,6 +57,11 @@ class Hints:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self._sender
+
+    def _put_ids(self, channel: str, changed: Iterable[object]) -> None:
+        ids = [str(one) for one in changed]
+        for start in range(0, len(ids), _IDS_PER_MESSAGE):
+            self._put(channel, ",".join(ids[start : start + _IDS_PER_MESSAGE]).encode())
 
     def _put(self, channel: str, message: bytes) -> None:
         if len(self._queue) >= MAX_QUEUED:

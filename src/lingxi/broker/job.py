@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from uuid import UUID
+
+from lingxi import names
 
 MAX_DATA_BYTES = 2048
 
@@ -25,22 +28,48 @@ REJECTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What jobs of one kind have in common: their name, and BullMQ's own attempts with exponential backoff."""
+
+    name: str = names.JOB_NAME
+    attempts: int = 1
+    backoff_ms: int = 0  # before the second attempt; doubles for each later one
+
+
+ITEM_OPTIONS = JobOptions()
+PHOTO_OPTIONS = JobOptions(
+    names.PHOTO_JOB_NAME, names.PHOTO_ATTEMPTS, round(names.PHOTO_BACKOFF_SECONDS * 1000)
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """What to add. `id`: letters, digits, '-' and '_', at most 200, not a whole number; `data`: JSON, ≤ 2,048 bytes."""
 
     id: str
     data: bytes
+    options: JobOptions = ITEM_OPTIONS
+
+
+def photo_job(photo_id: UUID, album_id: UUID) -> Job:
+    """The job of a photo's first publication. Its id is always the same, so a photo has one such job at most."""
+    data = f'{{"v":{names.PAYLOAD_VERSION},"photoId":"{photo_id}","albumId":"{album_id}"}}'
+    return Job(f"process-{photo_id}", data.encode(), PHOTO_OPTIONS)
 
 
 @dataclass(slots=True)
 class Delivery:
-    """A job that is active and ours until its lock runs out. `data` is empty if the job lost its fields."""
+    """A job that is active and ours until its lock runs out. `data` is empty if the job lost its fields.
+
+    `attempts_made` counts the attempts before this one.
+    """
 
     job_id: str
     data: bytes
     timestamp_ms: int
     token: str
     name: str = ""
+    attempts_made: int = 0
 
 
 @dataclass(frozen=True, slots=True)

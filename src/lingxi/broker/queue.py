@@ -1,6 +1,6 @@
 """One physical BullMQ queue, driven by BullMQ's own scripts in pipelines.
 
-Jobs are doorbells: PostgreSQL holds the truth. So nothing here counts attempts, keeps results or delays a job, and a
+Jobs are doorbells: PostgreSQL holds the truth. So nothing here keeps results, only jobs of photos are delayed, and a
 script's "you no longer own this" (a lock that ran out, a job that is gone after a wipe) is an answer, not an error.
 
 Every call raises BrokerUnavailable when Redis cannot serve now. It never retries by itself: whether a call that was cut
@@ -22,6 +22,7 @@ from lingxi import names
 from lingxi.broker.connection import ConnectionFactory, RawConnection
 from lingxi.broker.errors import BrokerError, BrokerUnavailable, JobRejected, means_unavailable
 from lingxi.broker.job import (
+    ITEM_OPTIONS,
     MAX_DATA_BYTES,
     REJECTIONS,
     Delivery,
@@ -77,7 +78,7 @@ class BullQueue:
 
         Raises JobRejected for the first job that cannot be added (others may have been), BrokerUnavailable.
         """
-        add = self._templates.adder(priority, timestamp_ms)
+        kind, add = ITEM_OPTIONS, self._templates.adder(priority, timestamp_ms)
         for start in range(0, len(jobs), MAX_JOBS_PER_WRITE):
             chunk = jobs[start : start + MAX_JOBS_PER_WRITE]
             calls = []
@@ -86,6 +87,8 @@ class BullQueue:
                     raise JobRejected(job.id, "not a job id")
                 if len(job.data) > MAX_DATA_BYTES:
                     raise JobRejected(job.id, f"{len(job.data)} bytes of data, at most {MAX_DATA_BYTES}")
+                if job.options is not kind:
+                    kind, add = job.options, self._templates.adder(priority, timestamp_ms, job.options)
                 calls.append(add(job.id.encode(), job.data))
             for job, reply in zip(chunk, await self._run(calls), strict=True):
                 if isinstance(reply, hiredis.ReplyError):
@@ -150,6 +153,18 @@ class BullQueue:
         # BullMQ's script rings only for jobs of the wait list, not for prioritized ones.
         *_, rung = await self._run(calls, then=self._templates.ring, then_count=1)
         self._deliveries([rung])
+
+    async def retry_later(
+        self, delivery: Delivery, delay_ms: int, *, reason: str = "", charged: bool = True
+    ) -> None:
+        """Let the job come back after `delay_ms`, as BullMQ does with an attempt that failed because of `reason`.
+
+        Not `charged`: no attempt was made. Nothing happens to a job that is no longer ours.
+        """
+        call = self._templates.retry_later(
+            _bytes(delivery.job_id), _now_ms(), max(0, delay_ms), reason.encode(), charged=charged
+        )
+        self._deliveries(await self._run([call]))
 
     # ── locks ────────────────────────────────────────────────────────────────────────────────────────────
     async def extend_locks(self, deliveries: Sequence[Delivery]) -> list[str]:
@@ -271,13 +286,14 @@ class BullQueue:
     def _delivery(self, job_id: str, fields: list[bytes]) -> Delivery:
         # Pairs, in any order; a value may spell like a field's name.
         job = dict(zip(fields[::2], fields[1::2], strict=True))
-        timestamp = job.get(b"timestamp", b"0")
+        timestamp, made = job.get(b"timestamp", b"0"), job.get(b"atm", b"0")
         return Delivery(
             job_id,
             job.get(b"data", b""),
             int(timestamp) if timestamp.isdigit() else 0,
             self._token,
             job.get(b"name", b"").decode(errors="replace"),
+            int(made) if made.isdigit() else 0,
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgpack
 
-from lingxi import names
+from lingxi.broker.job import ITEM_OPTIONS, JobOptions
 from lingxi.broker.resp import bulk, command
 from lingxi.broker.scripts import load_script
 
@@ -24,6 +24,7 @@ SCRIPT_NAMES = (
     "moveToActive",
     "moveToFinished",
     "moveJobFromActiveToWait",
+    "moveToDelayed",
     "extendLocks",
     "moveStalledJobsToWait",
     "pause",
@@ -48,6 +49,8 @@ class Templates:
         self._give_back = self._open(
             "moveJobFromActiveToWait", "active wait stalled paused meta limiter prioritized marker events", 3
         )
+        self._retry_head = self._open("moveToDelayed", "marker active prioritized delayed", 9, absent_keys=7)
+        self._retry_keys = bulk(*map(self._key, ("events", "meta", "stalled", "wait", "limiter", "pc")))
         self._extend = self._open("extendLocks", "stalled", 4) + bulk(self.prefix)
         self._stalled = self._open(
             "moveStalledJobsToWait", "stalled wait active stalled-check meta paused marker events repeat", 4
@@ -64,9 +67,15 @@ class Templates:
         self.ring = command(b"ZADD", self.marker, b"0", b"0")
 
     # ── one command each ─────────────────────────────────────────────────────────────────────────────────
-    def adder(self, priority: int, timestamp_ms: int) -> Callable[[bytes, bytes], bytes]:
+    def adder(
+        self, priority: int, timestamp_ms: int, kind: JobOptions = ITEM_OPTIONS
+    ) -> Callable[[bytes, bytes], bytes]:
         """(job id, data) → one add. Priority 0 goes to the wait list, others to the prioritized set behind it."""
-        options = {"attempts": 1, "delay": 0, "removeOnComplete": True, "removeOnFail": True}
+        options: dict[str, object] = {
+            "attempts": kind.attempts, "delay": 0, "removeOnComplete": True, "removeOnFail": True
+        }  # fmt: skip
+        if kind.backoff_ms:
+            options["backoff"] = {"type": "exponential", "delay": kind.backoff_ms}
         if priority:
             options["priority"] = priority
             keys = "marker meta id prioritized delayed completed active events pc"
@@ -77,7 +86,7 @@ class Templates:
         tail = bulk(msgpack.packb(options), b"%d" % timestamp_ms)
         # The packed argument is the array [prefix, id, name, timestamp, and five nils that flows and schedulers use].
         before = b"\x99" + msgpack.packb(self.prefix.decode()) + b"\xd9"
-        after = msgpack.packb(names.JOB_NAME) + msgpack.packb(timestamp_ms) + b"\xc0" * 5
+        after = msgpack.packb(kind.name) + msgpack.packb(timestamp_ms) + b"\xc0" * 5
         fixed = len(before) + 1 + len(after)
 
         def add(job_id: bytes, data: bytes) -> bytes:
@@ -103,6 +112,17 @@ class Templates:
 
     def give_back(self, job_id: bytes) -> bytes:
         return self._give_back + bulk(job_id, self._token.encode(), self.prefix + job_id)
+
+    def retry_later(
+        self, job_id: bytes, now_ms: int, delay_ms: int, reason: bytes, *, charged: bool
+    ) -> bytes:
+        """The job is delayed; `charged`: one attempt more was made, and failed because of `reason`."""
+        fields = msgpack.packb(["failedReason", reason], use_bin_type=False) if charged else b""
+        arguments = (self.prefix, b"%d" % now_ms, job_id, self._token.encode(), b"%d" % delay_ms)
+        return b"".join((
+            self._retry_head, bulk(self.prefix + job_id), self._retry_keys,
+            bulk(*arguments, b"0" if charged else b"1", fields, b"0", b""),
+        ))  # fmt: skip
 
     def extend_locks(self, job_ids: list[bytes]) -> bytes:
         tokens = msgpack.packb([self._token] * len(job_ids))
