@@ -24,39 +24,35 @@ ROUTES_WITH_AN_ID = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("method", "path"), ROUTES_WITH_AN_ID, ids=lambda value: str(value).removeprefix("/api/v1/")
-)
-async def test_anothers_id_is_answered_like_an_unknown_one(
-    api: Api, world: World, method: str, path: str
-) -> None:
+async def test_anothers_id_is_answered_like_an_unknown_one(api: Api, world: World) -> None:
     """Byte for byte, headers too, for every operation of the document that takes an id."""
-    async with api.client(world.theirs.admin) as theirs, api.client(world.ours.admin) as ours:
-        task = (await theirs.post("media-tasks", json=batch(2))).json()["id"]
-        token = (await theirs.get("tokens")).json()["tokens"][0]["id"]
-        await theirs.put("objects/theirs.bin", content=b"x")
-        foreign = {"taskId": task, "tokenId": token, "name": "theirs.bin"}
-        unknown = {"taskId": UNKNOWN, "tokenId": UNKNOWN, "name": "nothing.bin"}
-        nonsense = {"taskId": "no-uuid", "tokenId": "no-uuid", "name": "nothing.bin"}
-        item = {
-            "taskId": task[:-4] + "0001",
-            "tokenId": UNKNOWN,
-            "name": "nothing.bin",
-        }  # an item's id is no task's
-        answers = []
-        for ids in (foreign, unknown, nonsense, item):
-            answer = await ours.request(
-                method, api.url + path.format(**ids), headers={"Idempotency-Key": "bad key"}
-            )
-            del answer.headers["x-request-id"], answer.headers["date"]
-            answers.append((answer.status_code, sorted(answer.headers.items()), answer.content))
-        assert answers[0][0] == 404
-        if method != "HEAD":
-            assert json.loads(answers[0][2])["code"] == 40401
-        assert answers.count(answers[0]) == len(answers)
-        own = (await theirs.get(f"media-tasks/{task}")).json()
-        assert own["status"] == "queued"  # and nothing was done to it
-        assert (await theirs.get("tokens")).json()["tokens"][0]["revokedAt"] is None
+    for method, path in ROUTES_WITH_AN_ID:
+        async with api.client(world.theirs.admin) as theirs, api.client(world.ours.admin) as ours:
+            task = (await theirs.post("media-tasks", json=batch(2))).json()["id"]
+            token = (await theirs.get("tokens")).json()["tokens"][0]["id"]
+            await theirs.put("objects/theirs.bin", content=b"x")
+            foreign = {"taskId": task, "tokenId": token, "name": "theirs.bin"}
+            unknown = {"taskId": UNKNOWN, "tokenId": UNKNOWN, "name": "nothing.bin"}
+            nonsense = {"taskId": "no-uuid", "tokenId": "no-uuid", "name": "nothing.bin"}
+            item = {
+                "taskId": task[:-4] + "0001",
+                "tokenId": UNKNOWN,
+                "name": "nothing.bin",
+            }  # an item's id is no task's
+            answers = []
+            for ids in (foreign, unknown, nonsense, item):
+                answer = await ours.request(
+                    method, api.url + path.format(**ids), headers={"Idempotency-Key": "bad key"}
+                )
+                del answer.headers["x-request-id"], answer.headers["date"]
+                answers.append((answer.status_code, sorted(answer.headers.items()), answer.content))
+            assert answers[0][0] == 404
+            if method != "HEAD":
+                assert json.loads(answers[0][2])["code"] == 40401
+            assert answers.count(answers[0]) == len(answers)
+            own = (await theirs.get(f"media-tasks/{task}")).json()
+            assert own["status"] == "queued"  # and nothing was done to it
+            assert (await theirs.get("tokens")).json()["tokens"][0]["revokedAt"] is None
 
 
 async def test_an_unknown_address_and_a_wrong_method(api: Api, world: World) -> None:
@@ -70,22 +66,30 @@ async def test_an_unknown_address_and_a_wrong_method(api: Api, world: World) -> 
 
 
 # ── tokens and roles ─────────────────────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    "header",
-    [None, "", "Bearer", "Bearer nonsense", "Basic bHg6", "bearer lx_" + "A" * 43, "Bearer lx_" + "é" * 43,
-     "Bearer " + "x" * 5000],
-)  # fmt: skip
-async def test_no_token_or_a_bad_one(api: Api, header: str | None) -> None:
-    headers = [] if header is None else [(b"Authorization", header.encode())]
-    async with httpx.AsyncClient(base_url=api.url + "/api/v1/") as client:
-        for method, path in (
-            ("GET", "media-tasks"),
-            ("POST", "media-tasks"),
-            ("GET", f"media-tasks/{UNKNOWN}/events"),
-        ):
-            answer = await client.request(method, path, headers=headers)
-            assert (answer.status_code, answer.json()["code"]) == (401, 40101)
-            assert answer.headers["www-authenticate"].startswith("Bearer")
+_NO_TOKEN_OR_A_BAD_ONE = [
+    None,
+    "",
+    "Bearer",
+    "Bearer nonsense",
+    "Basic bHg6",
+    "bearer lx_" + "A" * 43,
+    "Bearer lx_" + "é" * 43,
+    "Bearer " + "x" * 5000,
+]
+
+
+async def test_no_token_or_a_bad_one(api: Api) -> None:
+    for header in _NO_TOKEN_OR_A_BAD_ONE:
+        headers = [] if header is None else [(b"Authorization", header.encode())]
+        async with httpx.AsyncClient(base_url=api.url + "/api/v1/") as client:
+            for method, path in (
+                ("GET", "media-tasks"),
+                ("POST", "media-tasks"),
+                ("GET", f"media-tasks/{UNKNOWN}/events"),
+            ):
+                answer = await client.request(method, path, headers=headers)
+                assert (answer.status_code, answer.json()["code"]) == (401, 40101)
+                assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
 async def test_every_documented_operation_needs_a_token(api: Api) -> None:
@@ -160,19 +164,29 @@ async def test_tokens_are_made_shown_once_and_revoked(api: Api, admin: httpx.Asy
         assert (await old.get("media-tasks")).status_code == 401
 
 
-@pytest.mark.parametrize(
-    "body",
-    [{}, {"name": "x"}, {"name": "", "role": "viewer"}, {"name": "x", "role": "operator"}, {"name": "x" * 101, "role": "viewer"},
-     {"name": "x", "role": "viewer", "lifetimeSeconds": 1}, {"name": "x", "role": "viewer", "more": 1},
-     {"name": 5, "role": "viewer"}, {"name": "x", "role": "viewer", "lifetimeSeconds": "60"}, [], None],
-)  # fmt: skip
-async def test_bad_tokens_are_refused(admin: httpx.AsyncClient, pool: Any, body: Any) -> None:
-    before = await row_counts(pool)
-    answer = await admin.post(
-        "tokens", content=json.dumps(body), headers={"Content-Type": "application/json"}
-    )
-    assert (answer.status_code, answer.json()["code"]) == (422, 40001)
-    assert await row_counts(pool) == before
+_BAD_TOKENS_ARE_REFUSED = [
+    {},
+    {"name": "x"},
+    {"name": "", "role": "viewer"},
+    {"name": "x", "role": "operator"},
+    {"name": "x" * 101, "role": "viewer"},
+    {"name": "x", "role": "viewer", "lifetimeSeconds": 1},
+    {"name": "x", "role": "viewer", "more": 1},
+    {"name": 5, "role": "viewer"},
+    {"name": "x", "role": "viewer", "lifetimeSeconds": "60"},
+    [],
+    None,
+]
+
+
+async def test_bad_tokens_are_refused(admin: httpx.AsyncClient, pool: Any) -> None:
+    for body in _BAD_TOKENS_ARE_REFUSED:
+        before = await row_counts(pool)
+        answer = await admin.post(
+            "tokens", content=json.dumps(body), headers={"Content-Type": "application/json"}
+        )
+        assert (answer.status_code, answer.json()["code"]) == (422, 40001)
+        assert await row_counts(pool) == before
 
 
 async def test_an_operator_makes_a_workspace_and_sees_nothing_in_it(api: Api, world: World) -> None:

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.integration.api.harness import Api, World, batch, row_counts
 
@@ -75,22 +74,21 @@ CASES: dict[str, tuple[str | bytes, int, int, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
-async def test_a_bad_submission(editor: httpx.AsyncClient, pool: Any, case: str) -> None:
-    body, status, code, words = CASES[case]
-    before = await row_counts(pool)
-    answer = await editor.post(
-        "media-tasks", content=body, headers={"Content-Type": "application/json", "Idempotency-Key": "k"}
-    )
-    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
-    problem = answer.json()
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert words in problem["detail"] or any(
-        words in error["field"] for error in problem.get("errors", [])
-    ), problem
-    assert set(problem) <= {"type", "title", "status", "code", "detail", "errors"}
-    assert "Traceback" not in answer.text and "/src/" not in answer.text
-    assert await row_counts(pool) == before
+async def test_a_bad_submission(editor: httpx.AsyncClient, pool: Any) -> None:
+    for case in CASES:
+        body, status, code, words = CASES[case]
+        before = await row_counts(pool)
+        answer = await editor.post(
+            "media-tasks", content=body, headers={"Content-Type": "application/json", "Idempotency-Key": "k"}
+        )
+        assert (answer.status_code, answer.json()["code"]) == (status, code), (case, answer.text)
+        problem = answer.json()
+        assert answer.headers["content-type"] == "application/problem+json"
+        fields = [error["field"] for error in problem.get("errors", [])]
+        assert words in problem["detail"] or any(words in field for field in fields), (case, problem)
+        assert set(problem) <= {"type", "title", "status", "code", "detail", "errors"}
+        assert "Traceback" not in answer.text and "/src/" not in answer.text
+        assert await row_counts(pool) == before
 
 
 async def test_an_input_over_16_kb_that_its_schema_allows(
@@ -139,41 +137,56 @@ async def test_good_input_at_its_bounds(editor: httpx.AsyncClient) -> None:
     assert (await editor.post("media-tasks", json=batch(10_000))).json()["counts"]["total"] == 10_000
 
 
-@pytest.mark.parametrize(
-    "content_type", ["text/plain", "application/x-www-form-urlencoded", "application/xml", "json"]
-)
-async def test_another_content_type(editor: httpx.AsyncClient, content_type: str) -> None:
-    answer = await editor.post(
-        "media-tasks", content=_drills(_item()), headers={"Content-Type": content_type}
-    )
-    assert (answer.status_code, answer.json()["code"]) == (415, 41501)
-    assert "Content-Type" in answer.json()["detail"]
+_ANOTHER_CONTENT_TYPE = ["text/plain", "application/x-www-form-urlencoded", "application/xml", "json"]
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [("limit=0", "limit"), ("limit=501", "limit"), ("limit=abc", "limit"), ("limit=1.5", "limit"), ("status=done", "status"),
-     ("type=no:such", "type"), ("createdAfter=yesterday", "createdAfter"), ("createdBefore=12", "createdBefore"),
-     ("createdAfter=9999-12-31T23:59:59-14:00", "createdAfter"), ("createdAfter=0000-01-01T00:00:00Z", "createdAfter"),
-     ("sort=asc", "sort"), ("metadata.=x", "metadata."), ("metadata.a=%00", "metadata.a"), ("metadata.a%00=x", "metadata.a"),
-     ("metadata.a=1&metadata.a=2", "metadata"), ("&".join(f"metadata.{n}=1" for n in range(5)), "metadata"),
-     ("metadata.a=" + "x" * 400, "metadata.a")],
-)  # fmt: skip
-async def test_bad_queries(editor: httpx.AsyncClient, query: str, field: str) -> None:
-    answer = await editor.get(f"media-tasks?{query}")
-    assert (answer.status_code, answer.json()["code"]) == (422, 40001), answer.text
-    assert any(error["field"].startswith(field) for error in answer.json()["errors"])
+async def test_another_content_type(editor: httpx.AsyncClient) -> None:
+    for content_type in _ANOTHER_CONTENT_TYPE:
+        answer = await editor.post(
+            "media-tasks", content=_drills(_item()), headers={"Content-Type": content_type}
+        )
+        assert (answer.status_code, answer.json()["code"]) == (415, 41501)
+        assert "Content-Type" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    "query", ["cursor=abc", "cursor=", "cursor=%00", "cursor=" + "A" * 2000, "cursor=%F0%9F%98%80"]
-)
-async def test_bad_cursors(editor: httpx.AsyncClient, query: str) -> None:
-    task = (await editor.post("media-tasks", json=batch(1))).json()["id"]
-    for path in ("media-tasks", f"media-tasks/{task}/items"):
-        answer = await editor.get(f"{path}?{query}")
-        assert answer.status_code in (400, 422) and answer.json()["code"] == 40001, answer.text
-        assert "cursor" in answer.json()["detail"]
+_BAD_QUERIES = [
+    ("limit=0", "limit"),
+    ("limit=501", "limit"),
+    ("limit=abc", "limit"),
+    ("limit=1.5", "limit"),
+    ("status=done", "status"),
+    ("type=no:such", "type"),
+    ("createdAfter=yesterday", "createdAfter"),
+    ("createdBefore=12", "createdBefore"),
+    ("createdAfter=9999-12-31T23:59:59-14:00", "createdAfter"),
+    ("createdAfter=0000-01-01T00:00:00Z", "createdAfter"),
+    ("sort=asc", "sort"),
+    ("metadata.=x", "metadata."),
+    ("metadata.a=%00", "metadata.a"),
+    ("metadata.a%00=x", "metadata.a"),
+    ("metadata.a=1&metadata.a=2", "metadata"),
+    ("&".join(f"metadata.{n}=1" for n in range(5)), "metadata"),
+    ("metadata.a=" + "x" * 400, "metadata.a"),
+]
+
+
+async def test_bad_queries(editor: httpx.AsyncClient) -> None:
+    for query, field in _BAD_QUERIES:
+        answer = await editor.get(f"media-tasks?{query}")
+        assert (answer.status_code, answer.json()["code"]) == (422, 40001), answer.text
+        assert any(error["field"].startswith(field) for error in answer.json()["errors"])
+
+
+_BAD_CURSORS = ["cursor=abc", "cursor=", "cursor=%00", "cursor=" + "A" * 2000, "cursor=%F0%9F%98%80"]
+
+
+async def test_bad_cursors(editor: httpx.AsyncClient) -> None:
+    for query in _BAD_CURSORS:
+        task = (await editor.post("media-tasks", json=batch(1))).json()["id"]
+        for path in ("media-tasks", f"media-tasks/{task}/items"):
+            answer = await editor.get(f"{path}?{query}")
+            assert answer.status_code in (400, 422) and answer.json()["code"] == 40001, answer.text
+            assert "cursor" in answer.json()["detail"]
 
 
 async def test_a_body_where_none_belongs(editor: httpx.AsyncClient) -> None:
@@ -210,26 +223,37 @@ async def test_the_order_of_checks(api: Api, world: World) -> None:
 
 
 # ── objects ──────────────────────────────────────────────────────────────────────────────────────────────
-@pytest.mark.parametrize(
-    "name",
-    ["%2e%2e/secret", "..%2fsecret", "a/../../b", "a//b", "%2fetc/passwd", "a%00b", "x" * 300, "a/./b", "a/", "%ED%A0%80/.."],
-)  # fmt: skip
-async def test_bad_object_names(api: Api, world: World, pool: Any, name: str) -> None:
-    from tests.integration.api.raw import exchange, request
+_BAD_OBJECT_NAMES = [
+    "%2e%2e/secret",
+    "..%2fsecret",
+    "a/../../b",
+    "a//b",
+    "%2fetc/passwd",
+    "a%00b",
+    "x" * 300,
+    "a/./b",
+    "a/",
+    "%ED%A0%80/..",
+]
 
-    before = await row_counts(pool)
-    for method in ("PUT", "GET"):
-        raw = request(
-            method,
-            f"/api/v1/objects/{name}",
-            f"Authorization: Bearer {world.ours.editor}",
-            "Content-Length: 1",
-            body=b"x",
-        )
-        answer = await exchange(api.url, [raw])
-        assert (answer.status, answer.problem["code"]) == (400, 40001)
-        assert "name" in answer.problem["detail"]
-    assert await row_counts(pool) == before
+
+async def test_bad_object_names(api: Api, world: World, pool: Any) -> None:
+    for name in _BAD_OBJECT_NAMES:
+        from tests.integration.api.raw import exchange, request
+
+        before = await row_counts(pool)
+        for method in ("PUT", "GET"):
+            raw = request(
+                method,
+                f"/api/v1/objects/{name}",
+                f"Authorization: Bearer {world.ours.editor}",
+                "Content-Length: 1",
+                body=b"x",
+            )
+            answer = await exchange(api.url, [raw])
+            assert (answer.status, answer.problem["code"]) == (400, 40001)
+            assert "name" in answer.problem["detail"]
+        assert await row_counts(pool) == before
 
 
 async def test_objects_go_in_and_out(editor: httpx.AsyncClient, api: Api, world: World) -> None:
