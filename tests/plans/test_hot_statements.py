@@ -125,7 +125,7 @@ async def watch(db: Database, task: UUID) -> object:
 async def idempotency(db: Database, task: UUID) -> object:
     key = (db.workspace, "POST", "/y", "k")
     await db.connection.fetch(sql("idempotency/reserve"), *key, b"", 86_400.0)
-    return await db.connection.fetch(sql("idempotency/find"), *key)
+    return await db.connection.fetch(sql("idempotency/find"), *key, 86_400.0)
 
 
 STATEMENTS: dict[str, Statement] = {

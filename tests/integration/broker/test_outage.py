@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import ssl
 import subprocess
@@ -219,6 +220,7 @@ async def test_over_tls(redis_url: str, tmp_path: Path) -> None:
         f"{tmp_path}/cert",
     ]
     if shutil.which("openssl") is None:
+        assert os.environ.get("CI") != "true", "openssl is needed to make a certificate"
         pytest.skip("openssl is needed to make a certificate")
     subprocess.run(made, check=True, capture_output=True)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
