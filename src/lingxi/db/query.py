@@ -6,5 +6,8 @@ from importlib import resources
 
 @cache
 def sql(name: str) -> str:
-    """The statement in `db/queries/<name>.sql`; FileNotFoundError when there is none."""
-    return (resources.files("lingxi.db") / "queries" / f"{name}.sql").read_text("utf-8")
+    """The statement in `db/queries/<name>.sql`; LookupError when there is none (an OSError would look like an outage)."""
+    try:
+        return (resources.files("lingxi.db") / "queries" / f"{name}.sql").read_text("utf-8")
+    except FileNotFoundError:
+        raise LookupError(f"there is no statement {name!r}") from None
