@@ -11,6 +11,7 @@ from lingxi.bootstrap.common import (
     close_pool,
     make_registry,
     prepare,
+    publish_deps,
     refuse_bad_redis,
     storage_url,
 )
@@ -21,12 +22,14 @@ from lingxi.broker.marker import WipeMarker
 from lingxi.broker.queue import BullQueue
 from lingxi.db.session import create_pool
 from lingxi.imaging.children import DecoderConfig, Decoders
+from lingxi.maintenance.photo_sweep import PhotoSweeper
 from lingxi.maintenance.sweeper import Sweeper
+from lingxi.names import PHOTO_QUEUE
 from lingxi.settings import Settings, child_environment, load_settings
 from lingxi.storage import open_storage
 from lingxi.worker.child import run_worker_process
 from lingxi.worker.config import WorkerConfig, worker_name
-from lingxi.worker.process import WorkerProcess
+from lingxi.worker.process import Loop, WorkerProcess
 from lingxi.worker.supervisor import Supervisor, SupervisorConfig
 
 
@@ -75,7 +78,7 @@ def worker_config(settings: Settings, name: str) -> WorkerConfig:
 async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProcess]:
     """A worker process with its sweep, its decoders and its storage; all closed at the end."""
     async with AsyncExitStack() as stack:
-        pool = await create_pool(settings.database_url, name=name, min_size=0, max_size=6)
+        pool = await create_pool(settings.database_url, name=name, min_size=0, max_size=6, hot=True)
         stack.push_async_callback(close_pool, pool)
         client = worker_client(settings.redis_url)
         stack.push_async_callback(client.aclose)
@@ -90,11 +93,21 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
         for bull in queues.values():
             stack.push_async_callback(bull.close)
         sweeper = Sweeper(pool, queues, WipeMarker(client), hints, settings.sweep_interval_seconds)
-        registry = make_registry(settings, decoders, pool)
+        beside: list[Loop] = [sweeper]
+        if (photos := queues.get(PHOTO_QUEUE)) is not None:
+            limit = settings.queue_waiting_limit
+            beside.append(PhotoSweeper(pool, photos, settings.sweep_interval_seconds, limit))
+        registry = make_registry(settings, decoders, pool, storage)
         processors = {
             queue: registry.get(queue) for queue in registry.available() if queue in settings.served_queues
         }
-        yield WorkerProcess(worker_config(settings, name), processors, storage=storage, beside=[sweeper])
+        yield WorkerProcess(
+            worker_config(settings, name),
+            processors,
+            storage=storage,
+            publish=publish_deps(settings, decoders, pool, storage),
+            beside=beside,
+        )
 
 
 def _worker_child(boot: str, parent_pid: int) -> int:
