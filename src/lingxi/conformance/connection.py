@@ -81,6 +81,10 @@ class StreamConnection:
         """Close without a word, as a lost network does."""
         self._writer.transport.abort()
 
+    def widen(self) -> None:
+        """Take as much as comes from now on, after a start with a small receive buffer."""
+        self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * 1024 * 1024)
+
     @property
     def is_stream(self) -> bool:
         return self.status == 200 and self.headers.get("content-type", "").startswith("text/event-stream")

@@ -61,6 +61,7 @@ async def stalled_reader(bench: Bench, check: Check) -> None:
         check.equal(quick.lost, 0, "connections lost by the quick reader")
         await bench.same_as_asked(check, task["id"], quick.model, "the quick reader")
         model = Model()
+        stalled.widen()
         last_id = await _drain(stalled, model)
     if not model.ended:  # a server may have given the slow connection up; then it resumes
         await bench.server.follow(task["id"], model, last_id)

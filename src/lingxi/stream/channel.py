@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from lingxi.domain.wire import Task
+from lingxi.observability.logging import get_logger
 from lingxi.stream import frames
 from lingxi.stream.cursor import ALL, After, Point, Resume, settled
 from lingxi.stream.frames import Block
@@ -15,11 +16,11 @@ from lingxi.stream.reader import TaskPage
 if TYPE_CHECKING:
     from lingxi.stream.watcher import Watcher
 
-PROGRESS_SECONDS = (
-    0.25  # between two `progress` frames of a task: four a second, and one when a watcher joins
-)
+PROGRESS_SECONDS = 0.25  # between two `progress` frames: four a second, and one when a watcher joins
 MAX_PENDING_ITEM_PROGRESS = 200
 OFFERS_AT_ONCE = 500
+
+log = get_logger("stream.channel")
 
 
 class Channel:
@@ -175,7 +176,11 @@ class Channel:
         whatever came meanwhile.
         """
         for watcher in watchers[-OFFERS_AT_ONCE:]:
-            watcher.offer()
+            try:
+                watcher.offer()
+            except Exception:  # one connection's trouble is not to keep the others from their frames
+                log.exception("stream_offer_failed")
+                watcher.stop()
         del watchers[-OFFERS_AT_ONCE:]
         if watchers:
             asyncio.get_running_loop().call_soon(self._fan_out, watchers)

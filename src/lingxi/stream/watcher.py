@@ -92,18 +92,17 @@ class Watcher:
             return
         while self._send_now is not None and (entry := self.channel.log.get(self._offset)) is not None:
             body = entry.block.after(self._seen)
-            if entry.ends is not None or (body and not self._send_now(body)):
+            if self._final is not None or entry.ends is not None or (body and not self._send_now(body)):
                 break
             self._offset += 1
             self._seen = max(self._seen, entry.block.last)
         if self._send_now is None or self._offset < self.channel.log.end:
-            self._waiting.set_result(None)
+            self._wake()
 
     def stop(self, final: bytes = b"") -> None:
         """End the stream, after `final` has been sent."""
         self._final = final
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        self._wake()
         if self._stopped is not None and not self._stopped.done():
             self._stopped.set_result(None)
 
@@ -188,6 +187,10 @@ class Watcher:
         self.blocked_since = asyncio.get_running_loop().time()
         await send(body)
         self.blocked_since = None
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     async def _wait(self) -> None:
         self._waiting = asyncio.get_running_loop().create_future()

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import structlog
 
 from lingxi.domain.errors import PostgresUnavailable
 from lingxi.domain.ids import item_id
@@ -216,6 +217,23 @@ async def test_a_lost_connection_of_the_poll_is_made_anew(stage: Stage, pool: An
     await stage.run(task, 1)
     await viewer.ended()
     assert await stage.differences(task, viewer) == []
+
+
+async def test_one_broken_connection_keeps_no_frames_from_the_others(stage: Stage) -> None:
+    task = await stage.submit(1)
+    viewers = [await stage.watching(task) for _ in range(9)]
+    await asyncio.gather(*(viewer.until(lambda v: v.frames) for viewer in viewers))
+
+    def breaks(body: bytes) -> bool:
+        raise RuntimeError("this connection is broken")
+
+    with structlog.testing.capture_logs() as logs:
+        viewers[4].watcher._send_now = breaks
+        await stage.start(task, 1)
+        await viewers[4].ended()
+        others = viewers[:4] + viewers[5:]
+        await asyncio.gather(*(viewer.until(lambda v: v.last_id == "2") for viewer in others))
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["stream_offer_failed"]
 
 
 async def test_a_send_that_does_not_return_ends_the_connection(pool: Any, database_url: str) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +20,8 @@ from lingxi.api.sse import DirectWriter, end_dead_peers, last_event_id, open_tas
 from lingxi.conformance.connection import ConnectionLost, StreamConnection
 from lingxi.conformance.model import Model
 from lingxi.domain.ids import parse_uuid
-from tests.integration.stream.stage import Stage
+from lingxi.stream.hub import HubConfig
+from tests.integration.stream.stage import Stage, open_stage
 from tests.support.waiting import wait_until
 
 BIG_RESULT = '{"padding":"' + "x" * 60_000 + '"}'
@@ -41,6 +41,12 @@ class Site:
 
 @pytest.fixture
 async def site(stage: Stage) -> AsyncIterator[Site]:
+    async with _site(stage) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _site(stage: Stage) -> AsyncIterator[Site]:
     async def events(request: Request) -> Response:
         task_id = parse_uuid(request.path_params["id"])
         assert task_id is not None
@@ -122,6 +128,7 @@ async def test_a_reader_that_takes_nothing_is_bounded(site: Site, monkeypatch: p
     ):
         for start in range(1, 201, 10):
             await site.stage.run(task, *range(start, start + 10), result=BIG_RESULT)
+        stalled.widen()
         for stream in (quick, stalled):
             model = Model()
             for frame in await stream.to_the_end():
@@ -133,17 +140,18 @@ async def test_a_reader_that_takes_nothing_is_bounded(site: Site, monkeypatch: p
 
 
 async def test_a_reader_that_takes_nothing_for_too_long_is_cut_off(
-    site: Site, caplog: pytest.LogCaptureFixture
+    pool: Any, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    site.stage.hub.config = replace(site.stage.hub.config, send_timeout_seconds=0.3, heartbeat_seconds=0.4)
-    task = await site.stage.submit(200)
-    async with await site.open(task, "0", receive_buffer_bytes=4096) as stalled:
-        for start in range(1, 200, 10):
-            await site.stage.run(task, *range(start, start + 10), result=BIG_RESULT)
-        await wait_until(lambda: site.stage.hub.watchers == 0, 10, "it was cut off")
-        with pytest.raises(ConnectionLost):
-            await stalled.to_the_end()
-    assert site.stage.hub.counts.stalled == 1
+    config = HubConfig(poll_seconds=0.05, send_timeout_seconds=0.3, heartbeat_seconds=0.4)
+    async with open_stage(pool, database_url, config) as stage, _site(stage) as site:
+        task = await stage.submit(100)
+        async with await site.open(task, "0", receive_buffer_bytes=4096) as stalled:
+            for start in range(1, 100, 10):
+                await stage.run(task, *range(start, start + 10), result=BIG_RESULT)
+            await wait_until(lambda: stage.hub.watchers == 0, 20, "it was cut off")
+            with pytest.raises(ConnectionLost):
+                await stalled.to_the_end()
+        assert stage.hub.counts.stalled == 1
     assert [record for record in caplog.records if record.levelname in ("ERROR", "WARNING")] == []
 
 
