@@ -1,6 +1,6 @@
 """`./run test`: pytest with this project's defaults; every argument that it does not know goes to pytest.
 
-Two processes, and without the tests marked `slow`, unless told otherwise (`--all`, `-n`, `-m`).
+Two processes unless told otherwise (`-n`), and without the tests marked `slow` unless asked for all (`--all`).
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ import pytest
 
 def arguments(given: list[str]) -> list[str]:
     """pytest's arguments for ours."""
-    everything = "--all" in given
     passed_on = [argument for argument in given if argument != "--all"]
     defaults = ["-p", "tests.support.resume"]
     if not _has(passed_on, "-n", "--numprocesses"):
         defaults += ["-n", "2", "--dist", "loadgroup"]  # a group shares what is dear to set up
-    if not everything and not _has(passed_on, "-m"):
-        defaults += ["-m", "not slow"]
-    return [*defaults, *passed_on]
+    if passed_on != given:
+        return [*defaults, *passed_on]
+    if "-m" in passed_on:
+        position = passed_on.index("-m") + 1
+        passed_on[position:] = [f"({passed_on[position]}) and not slow", *passed_on[position + 1 :]]
+        return [*defaults, *passed_on]
+    return [*defaults, "-m", "not slow", *passed_on]
 
 
-def _has(given: list[str], short: str, long: str | None = None) -> bool:
+def _has(given: list[str], short: str, long: str) -> bool:
     """Is this option there, as `-n 4`, `-n4`, `--numprocesses=4`?"""
     return any(
         argument.split("=")[0] == long if argument.startswith("--") else argument.startswith(short)
