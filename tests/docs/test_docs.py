@@ -71,7 +71,8 @@ def test_every_setting_has_a_description(name: str) -> None:
 def test_links_in_the_documentation_lead_somewhere() -> None:
     broken = []
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "infra").rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-            if "://" not in target and not (page.parent / target).exists():
-                broken.append(f"{page.name}: {target}")
+        targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+        broken += [
+            f"{page.name}: {one}" for one in targets if "://" not in one and not (page.parent / one).exists()
+        ]
     assert broken == []

@@ -1,8 +1,8 @@
 """Ids of tasks and items.
 
 A task's id is a UUID that sorts by the time of its making (version 7, RFC 9562) and ends in sixteen zero bits. An item's id is
-its task's with the item's position (1 to 10,000) in these bits. So an item needs no id of its own in the database, and its id tells
-which task it belongs to. 58 random bits in each millisecond keep ids apart; nothing relies on their being secret.
+its task's with the item's position (1 to 10,000) in these bits. So an item needs no id of its own in the database, and its id
+tells which task it belongs to. 58 random bits in each millisecond keep ids apart; nothing relies on their being secret.
 """
 
 import secrets

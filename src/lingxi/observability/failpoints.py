@@ -79,7 +79,7 @@ async def reach(name: str) -> None:
     if not _armed or (armed := _armed.get(name)) is None or not armed.due():
         return
     armed.act()
-    while armed.action == "pause" and not armed.released():
+    while armed.action == "pause" and not armed.released():  # noqa: ASYNC110 - another process makes the file
         await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -1,5 +1,5 @@
--- Pending rows that are due. $1 limit
-select j.photo_id, p.album_id from photo_jobs j join photos p on p.id = j.photo_id
+-- Pending rows that are due, oldest first. $1 limit, $2 and $3 creation time and photo of the last one seen (null: from the first)
+select j.photo_id, p.album_id, j.created_at from photo_jobs j join photos p on p.id = j.photo_id
  where j.state = 'pending' and (j.next_retry_at is null or j.next_retry_at <= clock_timestamp())
-   and j.created_at < clock_timestamp() - make_interval(secs => $2)
- order by j.created_at limit $1
+   and ($2::timestamptz is null or (j.created_at, j.photo_id) > ($2, $3::uuid))
+ order by j.created_at, j.photo_id limit $1

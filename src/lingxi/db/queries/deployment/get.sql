@@ -1,2 +1,0 @@
--- $1 key
-select value from deployment where key = $1
