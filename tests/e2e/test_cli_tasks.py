@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from tests.e2e.conftest import Up, last_json
 from tests.support.pictures import picture
-from tests.support.processes import environment
+from tests.support.processes import Processes, environment
 
 UNKNOWN = "0198c0de-0000-7000-8000-000000000000"
 
@@ -135,6 +136,16 @@ def test_a_terminal_gets_a_live_bar(up: Up) -> None:
     assert "━" in told
     assert "\x1b[" in told
     assert "succeeded: 4 of 4 done" in told
+
+
+def test_ctrl_c_ends_a_watch(up: Up, processes: Processes) -> None:
+    task = submit(up, {"durationMs": 8000})
+    watching = processes.lingxi("watch", task["id"], env=up.env)
+    watching.wait_for_log("running")
+    watching.signal(signal.SIGINT)
+    assert watching.wait(10) == 130
+    assert watching.log() == "lingxi: Interrupted\n"
+    up.run("cancel", task["id"])
 
 
 def test_names_from_outside_cannot_steer_the_terminal(up: Up) -> None:
