@@ -58,9 +58,9 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command and answers its exit code. Never raises, and never prints a traceback."""
     try:
         status = build()(list(arguments), standalone_mode=False, prog_name="lingxi")
+        if status == Exit.INTERRUPTED:  # what typer makes of a KeyboardInterrupt
+            raise CommandError("Interrupted", Exit.INTERRUPTED)
         return status if isinstance(status, int) else Exit.OK
-    except (KeyboardInterrupt, typer.Abort):
-        return _end(CommandError("Interrupted", Exit.INTERRUPTED), arguments)
     except Exception as error:
         return _end(_usage_error(error) or explain(error), arguments)
 

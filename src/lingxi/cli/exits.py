@@ -59,8 +59,6 @@ def explain(error: BaseException) -> CommandError:
     """The CommandError for anything that a command may raise. Packages are imported only once something failed."""
     if isinstance(error, CommandError):
         return error
-    if isinstance(error, KeyboardInterrupt):
-        return CommandError("Interrupted", Exit.INTERRUPTED)
     return _of_client(error) or _of_service(error) or _of_servers(error) or _unexpected(error)
 
 
