@@ -2,9 +2,15 @@
 
 import sys
 
+_INTERRUPTED = 130
+
 
 def main() -> None:
     """The entry point of the installed command."""
-    from lingxi.cli.app import run
+    try:
+        from lingxi.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:  # before the command line was read
+        status = _INTERRUPTED
+    sys.exit(status)
