@@ -65,8 +65,10 @@ async def _floor(lanes: int) -> None:
         loop = asyncio.get_running_loop()
 
         async def run(photos: list[Path], out: Path) -> dict[str, Any]:
-            spent = await asyncio.gather(*(loop.run_in_executor(pool, _least, photo) for photo in photos))
-            return {"seconds": sum(spent) / lanes, "browse": []}
+            shares = [photos[lane::lanes] for lane in range(lanes)]
+            spent = await asyncio.gather(*(loop.run_in_executor(pool, _least_of, share) for share in shares))
+            wall, cpu = zip(*spent, strict=True)
+            return {"seconds": max(wall), "cpuSeconds": sum(cpu), "browse": []}
 
         await _serve(run)
 
@@ -75,13 +77,17 @@ def _prepare_floor() -> None:
     pyvips.cache_set_max(0)
 
 
-def _least(photo: Path) -> float:
-    browse, thumb = _ready_pixels(photo)
-    started = time.monotonic()
-    _decoded(photo)
-    for image in (browse, thumb):
-        image.jpegsave_buffer(Q=QUALITY, optimize_coding=True, keep="none")
-    return time.monotonic() - started
+def _least_of(photos: list[Path]) -> tuple[float, float]:
+    """Seconds on the wall and of this process for these photos, without what is made once to be encoded."""
+    wall = cpu = 0.0
+    for photo in photos:
+        ready = _ready_pixels(photo)
+        wall, cpu = wall - time.monotonic(), cpu - time.process_time()
+        _decoded(photo)
+        for image in ready:
+            image.jpegsave_buffer(Q=QUALITY, optimize_coding=True, keep="none")
+        wall, cpu = wall + time.monotonic(), cpu + time.process_time()
+    return wall, cpu
 
 
 def _decoded(photo: Path) -> pyvips.Image:

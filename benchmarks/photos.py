@@ -94,7 +94,7 @@ async def _measure(report: Report, photos: PhotoSet, sides: list[Side], rounds: 
             before = cpu_seconds([side.process.pid])
             side.process.say(json.dumps(asked))
             answer: dict[str, Any] = json.loads(await side.process.line(600))
-            spent = cpu_seconds([side.process.pid]) - before
+            spent = answer.get("cpuSeconds", cpu_seconds([side.process.pid]) - before)
             if side.name == "lingxi":
                 boxes = [max(size) for size in answer["browse"]]  # so that sharp makes the same sizes
             if number:

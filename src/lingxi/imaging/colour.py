@@ -6,6 +6,10 @@ import pyvips
 
 from lingxi.imaging import icc
 
+PROFILE: Final = "icc-profile-data"
+_DISPLAY_P3: Final = 12  # primaries, as a number of H.273; 2 says nothing
+_UNSPECIFIED: Final = 2
+_LIKE_SRGB: Final = {1, 2, 6, 13}  # transfers that are shown as sRGB's; not those of HDR
 _OF_EIGHT_BITS: Final = {"rgb16": "srgb", "grey16": "b-w", "cmyk": "cmyk"}
 _PROFILE_FITS: Final = {
     "RGB": ("srgb", "rgb", "rgb16", "scrgb"),
@@ -46,6 +50,26 @@ def to_srgb(image: pyvips.Image, profile: bytes | None) -> pyvips.Image:
     if image.bands > 3:
         image = image.extract_band(0, n=3)
     return image if image.format == "uchar" else image.cast("uchar")
+
+
+def with_profile(image: pyvips.Image, profile: bytes) -> pyvips.Image:
+    """The same numbers under `profile`, unless they have one of their own."""
+    if image.get_typeof(PROFILE) != 0:
+        return image
+    tagged = image.copy()
+    tagged.set_type(pyvips.GValue.blob_type, PROFILE, profile)
+    return tagged
+
+
+def profile_of(colours: set[tuple[int, int]]) -> bytes | None:
+    """The profile that stands for what a HEIC's or AVIF's boxes say (primaries and transfer); None: as sRGB."""
+    said = {colour for colour in colours if colour[0] != _UNSPECIFIED}
+    if not said or any(
+        primaries != _DISPLAY_P3 or transfer not in _LIKE_SRGB for primaries, transfer in said
+    ):
+        return None
+    pixel = pyvips.Image.black(1, 1, bands=3).cast("uchar").copy(interpretation="srgb")
+    return bytes(pixel.icc_export(output_profile="p3").get(PROFILE))
 
 
 def _applies(image: pyvips.Image, profile: bytes | None) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pi_heif
 import pyvips
 
+from lingxi.imaging.colour import with_profile
 from lingxi.imaging.loaders import DecodeError, Header
 
 pi_heif.options.DECODE_THREADS = 1  # a photo a core is faster than two threads on one
@@ -24,7 +25,7 @@ class HevcPicture:
     hevc = True
     shrinks: tuple[int, ...] = ()
 
-    def __init__(self, content: mmap.mmap) -> None:
+    def __init__(self, content: mmap.mmap, profile: bytes | None) -> None:
         try:
             self._file = pi_heif.open_heif(content[:], convert_hdr_to_8bit=True)
             self._image = self._file[self._file.primary_index]
@@ -37,7 +38,7 @@ class HevcPicture:
             orientation=1,
             frames=len(self._file),
             has_alpha=bool(self._image.has_alpha),
-            profile=self._image.info.get("icc_profile"),
+            profile=self._image.info.get("icc_profile") or profile,
             exif=self._image.info.get("exif"),
             decoded_bytes=width * height * _BYTES_PER_PIXEL,
         )
@@ -56,6 +57,4 @@ class HevcPicture:
         image = image.copy(interpretation="srgb" if bands >= 3 else "b-w")
         if self._image.premultiplied_alpha:
             image = image.unpremultiply().cast("uchar")
-        if self.header.profile is not None:
-            image.set_type(pyvips.GValue.blob_type, "icc-profile-data", self.header.profile)
-        return image
+        return image if self.header.profile is None else with_profile(image, self.header.profile)

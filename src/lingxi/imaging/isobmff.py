@@ -33,6 +33,7 @@ class Layout:
     has_meta: bool = False
     has_movie: bool = False
     item_types: set[bytes] = field(default_factory=set)
+    colours: set[tuple[int, int]] = field(default_factory=set)  # primaries and transfer, as numbers of H.273
 
 
 def brands(content: Content) -> tuple[bytes, set[bytes]]:
@@ -83,8 +84,23 @@ def _read_meta(content: Content, meta: Box, found: Layout) -> None:
             locations = box
         elif box.type == b"idat":
             data_box = box
+        elif box.type == b"iprp":
+            found.colours = _colours(content, box)
     if locations is not None:
         _read_locations(_Fields(content, locations), found, data_box)
+
+
+def _colours(content: Content, properties: Box) -> set[tuple[int, int]]:
+    """What the colour boxes say that have no profile, whichever item each belongs to."""
+    found = set()
+    for container in _boxes(content, properties.start, properties.end):
+        if container.type != b"ipco":
+            continue
+        for box in _boxes(content, container.start, container.end):
+            if box.type == b"colr" and content[box.start : box.start + 4] == b"nclx":
+                fields = _Fields(content, Box(b"nclx", box.start + 4, box.end))
+                found.add((fields.number(2), fields.number(2)))
+    return found
 
 
 def _item_types(content: Content, box: Box) -> set[bytes]:

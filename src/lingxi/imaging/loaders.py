@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import pyvips
 
+from lingxi.imaging.colour import profile_of, with_profile
 from lingxi.imaging.sniff import ImageKind
 from lingxi.imaging.wholeness import check_boxes
 
@@ -90,13 +91,15 @@ def block_all_others() -> None:
 
 def open_picture(kind: ImageKind, content: mmap.mmap, descriptor: int) -> Picture:
     """By the kind that was sniffed. ImageError for boxes that are cut, DecodeError for a header that is not readable."""
-    if kind in _ISOBMFF:
-        if check_boxes(content).item_types & _HEVC_ITEMS:
-            from lingxi.imaging.hevc import HevcPicture  # takes as long to import as a small photo to decode
+    if kind not in _ISOBMFF:
+        return VipsPicture(kind, descriptor)
+    layout = check_boxes(content)
+    profile = profile_of(layout.colours)
+    if layout.item_types & _HEVC_ITEMS:
+        from lingxi.imaging.hevc import HevcPicture  # takes as long to import as a small photo to decode
 
-            return HevcPicture(content)
-        return VipsPicture(ImageKind.AVIF, descriptor)
-    return VipsPicture(kind, descriptor)
+        return HevcPicture(content, profile)
+    return VipsPicture(ImageKind.AVIF, descriptor, profile)
 
 
 class VipsPicture:
@@ -104,8 +107,9 @@ class VipsPicture:
 
     hevc = False
 
-    def __init__(self, kind: ImageKind, descriptor: int) -> None:
+    def __init__(self, kind: ImageKind, descriptor: int, profile: bytes | None = None) -> None:
         self._kind = kind
+        self._profile = profile  # for pictures that hold none
         self._descriptor = descriptor
         self._header: Header | None = None
 
@@ -129,9 +133,10 @@ class VipsPicture:
         # read from its start, wherever its position is
         source = pyvips.Source.new_from_descriptor(self._descriptor)
         try:
-            return _LOADERS[self._kind][1](source, **options)
+            image = _LOADERS[self._kind][1](source, **options)
         except pyvips.Error as error:
             raise DecodeError(str(error)) from error
+        return image if self._profile is None else with_profile(image, self._profile)
 
     def _read_header(self) -> Header:
         image = self.load(strict=False)

@@ -161,7 +161,7 @@ def decode_all(work: Work) -> None:
 
 def turn_upright(work: Work) -> None:
     if work.picture.header.orientation != 1:
-        work.image = work.image.autorot()
+        work.image = work.image.autorot().copy_memory()  # both variants are made of it
 
 
 # ── the variants ─────────────────────────────────────────────────────────────────────────────────────────

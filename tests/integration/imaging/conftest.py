@@ -71,3 +71,26 @@ def make(decoders: Decoders, tmp_path: Path) -> Make:
         return Made(photo, browse, thumb)
 
     return make_it
+
+
+RED, GREEN, BLUE, WHITE = (220, 30, 30), (30, 200, 30), (30, 30, 220), (240, 240, 240)
+PLACES = {(0.2, 0.2): RED, (0.8, 0.2): GREEN, (0.2, 0.8): BLUE, (0.8, 0.8): WHITE}
+
+
+def assert_colour(found: list[float], wanted: tuple[float, ...], tolerance: float = 4) -> None:
+    assert len(found) == len(wanted)
+    assert all(abs(a - b) <= tolerance for a, b in zip(found, wanted, strict=True)), (found, wanted)
+
+
+def assert_upright(made: Made, tolerance: float = 4) -> None:
+    for place, colour in PLACES.items():
+        assert_colour(made.colour(*place), colour, tolerance)
+
+
+def gray(value: int, width: int = 64, height: int = 48, *, interpretation: str = "b-w") -> pyvips.Image:
+    return (pyvips.Image.black(width, height) + value).cast("uchar").copy(interpretation=interpretation)
+
+
+def flat(*values: int, interpretation: str = "srgb", kind: str = "uchar") -> pyvips.Image:
+    image = (pyvips.Image.black(64, 48, bands=len(values)) + list(values)).cast(kind)
+    return image.copy(interpretation=interpretation)
