@@ -4,6 +4,7 @@ No process reads a `.env` file by itself; `.env.example` is made from this class
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -114,6 +115,10 @@ class Settings(BaseSettings):
         "",
         description="Items at once per queue and process, e.g. `media:verify=4,photo:process=2`. Empty: each processor's own number.",
     )
+    photo_prefix: str = Field(
+        "photo-live", description="First part of the storage keys of photos' pictures: `[a-z0-9-]+`."
+    )
+    photo_environment: str = Field("dev", description="Second part of these keys, e.g. `dev` or `prod`.")
     database_pool_size: int = Field(
         10, ge=2, le=200, description="Connections to PostgreSQL that an API process may hold."
     )
@@ -165,6 +170,13 @@ class Settings(BaseSettings):
     def _storage(cls, value: str) -> str:
         if value and not value.startswith("file:///"):
             raise ValueError("must begin with file:/// (other storage comes with the photo release)")
+        return value
+
+    @field_validator("photo_prefix", "photo_environment")
+    @classmethod
+    def _part_of_keys(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", value):
+            raise ValueError("lower-case letters, digits and '-' only, at most 63")
         return value
 
     @field_validator("lingxi_secret_key")

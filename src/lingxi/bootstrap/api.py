@@ -132,7 +132,7 @@ async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
         pool=pool,
         redis=client,
         hints=hints,
-        registry=make_registry(settings, decoders, pool),
+        registry=make_registry(settings, decoders, pool, storage),
         storage=storage,
         hub=_hub(settings, pool, stack),
         stream_tokens=StreamTokens(keys),

@@ -12,14 +12,17 @@ from typing import Any
 from lingxi.broker.checks import server_report
 from lingxi.broker.client import api_client
 from lingxi.broker.errors import BrokerUnavailable
-from lingxi.db.session import Pool
+from lingxi.db.session import Pool, transaction
 from lingxi.imaging.children import Decoders
 from lingxi.observability import failpoints
 from lingxi.observability.logging import configure, get_logger
 from lingxi.processors.demo_drill import DRILL
 from lingxi.processors.media_verify import MediaVerify
+from lingxi.processors.photo_process import PhotoProcess
+from lingxi.processors.publish import PublishDeps
 from lingxi.processors.registry import Registry
 from lingxi.settings import Settings, SettingsError
+from lingxi.storage import Storage
 from lingxi.worker.shutdown import StopSignals
 
 _log = get_logger("bootstrap")
@@ -67,10 +70,23 @@ def secret_keys(settings: Settings) -> tuple[bytes, ...]:
     return (path.read_text("ascii").strip().encode(),)
 
 
-def make_registry(settings: Settings, decoders: Decoders, pool: Pool) -> Registry:
+def publish_deps(settings: Settings, decoders: Decoders, pool: Pool, storage: Storage) -> PublishDeps:
+    """What publishing a photo needs."""
+    return PublishDeps(
+        storage=storage,
+        decoders=decoders,
+        transaction=lambda: transaction(pool),
+        scratch_folder=settings.data_dir / "scratch",
+        prefix=settings.photo_prefix,
+        environment=settings.photo_environment,
+    )
+
+
+def make_registry(settings: Settings, decoders: Decoders, pool: Pool, storage: Storage) -> Registry:
     """The processors of this deployment. The API needs them too: they know what an input must look like."""
+    photos = PhotoProcess(publish_deps(settings, decoders, pool, storage))
     verify = MediaVerify(decoders, lambda: pool.acquire(timeout=5), settings.data_dir / "scratch")
-    return Registry([DRILL, verify.processor()], settings.deployed_queues)
+    return Registry([DRILL, verify.processor(), photos.processor()], settings.deployed_queues)
 
 
 async def refuse_bad_redis(url: str) -> None:

@@ -14,7 +14,6 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lingxi import names
 from lingxi.broker.client import api_client
@@ -27,12 +26,13 @@ from lingxi.db.session import Connection, Record, connect, is_conflict, is_unava
 from lingxi.domain.backoff import backoff_seconds
 from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
+from lingxi.outbox.events import Prepared, prepare_alone, queue_of
 from lingxi.outbox.jobs import jobs_of_event
 from lingxi.outbox.sender import Delivered, JobSender, Parcel
 
 log = get_logger("outbox.dispatcher")
 
-HANDLED_TYPES = (names.EVENT_ITEMS_QUEUED, names.EVENT_TASK_ENDED)
+HANDLED_TYPES = names.EVENT_TYPES
 _RESERVE_SECONDS = 1.0  # of a round's time, for a PING and the commit: sending stops so long before its end
 _DRAINING_PAUSE_SECONDS = 0.05  # between two looks at a full queue that workers are emptying
 
@@ -178,23 +178,22 @@ class Dispatcher:
         no_room = await self._queues_without_room()
         connection = await self._connected()
         limit = 1 if self._one_by_one else names.EVENTS_PER_ROUND
-        ended: list[Any] = []
         async with connection.transaction():
             rows = await connection.fetch(
                 sql("outbox/claim_due"), limit, no_room, names.PAYLOAD_VERSION, list(HANDLED_TYPES)
             )
             await failpoints.reach("outbox.after_claim")
             done.claimed = len(rows)
-            parcels, published = await self._prepare(connection, rows, done)
-            ended = [row["task_id"] for row in rows if row["type"] == names.EVENT_TASK_ENDED]
+            prepared = await self._prepare(connection, rows, done)
             await failpoints.reach("outbox.before_send")
-            delivered = await self._sender.send(parcels, deadline=deadline)
+            delivered = await self._sender.send(prepared.parcels, deadline=deadline)
             await failpoints.reach("outbox.after_send")
-            await self._write_down(connection, rows, published, delivered, done)
+            delivered.guilty.update(prepared.guilty)
+            await self._write_down(connection, rows, prepared.published, delivered, done)
             await failpoints.reach("outbox.before_commit")
         await failpoints.reach("outbox.after_commit")
-        if ended:
-            self._hints.publish_tasks(ended)
+        self._hints.publish_tasks(prepared.ended_tasks)
+        self._hints.publish_albums(prepared.changed_albums)
         self._settle(delivered, done, limit)
 
     async def _queues_without_room(self) -> list[str]:
@@ -210,33 +209,37 @@ class Dispatcher:
         self._draining = any(self._waiting.get(queue, 0) < before.get(queue, 0) for queue in no_room)
         return no_room
 
-    async def _prepare(
-        self, connection: Connection, rows: Sequence[Record], done: Round
-    ) -> tuple[list[Parcel], list[int]]:
-        """The parcels of the events that have room, and the ids of those that need none."""
+    async def _prepare(self, connection: Connection, rows: Sequence[Record], done: Round) -> Prepared:
+        """The parcels of the events that have room, and what becomes of those that need none."""
+        prepared = Prepared()
         sendable: list[Record] = []
-        published: list[int] = []
         held: set[str] = set()
         for row in rows:
-            if row["type"] != names.EVENT_ITEMS_QUEUED:
-                published.append(row["id"])
-            elif row["queue"] in held or not self._make_room(row["queue"], row["item_count"]):
-                held.add(row["queue"])  # in order: a small event behind a big one must not pass it for ever
+            queue, jobs = queue_of(row), row["item_count"] or 1
+            if queue is not None and (queue in held or not self._make_room(queue, jobs)):
+                held.add(queue)  # in order: a small event behind a big one must not pass it for ever
                 done.held_back += 1
-            else:
+            elif row["type"] == names.EVENT_ITEMS_QUEUED:
                 sendable.append(row)
+            else:
+                prepare_alone(row, prepared)
+        await self._prepare_items(connection, sendable, prepared)
+        return prepared
+
+    async def _prepare_items(
+        self, connection: Connection, sendable: Sequence[Record], prepared: Prepared
+    ) -> None:
         items: dict[int, list[Record]] = {row["id"]: [] for row in sendable}
         if sendable:
             for item in await connection.fetch(sql("outbox/items_of_events"), list(items)):
                 items[item["event_id"]].append(item)
-        parcels = []
         for row in sendable:
             if waiting := items[row["id"]]:
                 jobs = jobs_of_event(row["id"], row["task_id"], (item["position"] for item in waiting))
-                parcels.append(Parcel(row["id"], row["queue"], row["priority"], jobs, waiting[0]["now_ms"]))
+                parcel = Parcel(row["id"], row["queue"], row["priority"], jobs, waiting[0]["now_ms"])
+                prepared.parcels.append(parcel)
             else:  # cancelled, or claimed by way of an earlier job
-                published.append(row["id"])
-        return parcels, published
+                prepared.published.append(row["id"])
 
     def _make_room(self, queue: str, jobs: int) -> bool:
         waiting = self._waiting.get(queue, 0)

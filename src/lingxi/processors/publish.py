@@ -44,7 +44,13 @@ class PublishDeps:
     environment: str = "dev"
 
 
-async def process_photo(photo_id: UUID, deps: PublishDeps, *, generation: int | None = None) -> Published:
+async def process_photo(
+    photo_id: UUID,
+    deps: PublishDeps,
+    *,
+    generation: int | None = None,
+    enqueued_at: datetime | None = None,
+) -> Published:
     """Publish the photo for the first time, or (`generation`) a later generation of its variants.
 
     `already`: somebody else has published this or a later generation. `skipped`: it was deleted or recalled meanwhile.
@@ -66,6 +72,7 @@ async def process_photo(photo_id: UUID, deps: PublishDeps, *, generation: int | 
         variants = [await _store(photo, one, wanted, deps) for one in made.variants]
     await failpoints.reach("photo.after_store")
     times = {
+        **({"enqueued": enqueued_at} if enqueued_at else {}),
         "started": started_at,
         "decoded": started_at + timedelta(milliseconds=made.decoded_ms),
         "encoded": started_at + timedelta(milliseconds=made.encoded_ms),

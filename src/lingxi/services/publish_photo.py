@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 from uuid import UUID
 
@@ -53,7 +53,7 @@ async def publish_photo(connection: Connection, photo_id: UUID, made: Made, *, f
         made.height,
         made.captured_at,
         number,
-        orjson.dumps(dict(made.times)).decode(),
+        orjson.dumps({**made.times, "committed": datetime.now(UTC)}).decode(),
     )
     if row is None:
         raise Rollback("already")

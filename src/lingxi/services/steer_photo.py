@@ -19,7 +19,8 @@ async def hide_photo(connection: Connection, album_id: UUID, photo_id: UUID) -> 
     photo = await _locked(connection, album_id, photo_id)
     if photo.visibility == Visibility.HIDDEN:
         return photo
-    return await _set(connection, photo, Visibility.HIDDEN, "photo.removed")
+    was_seen = photo.visibility == Visibility.PUBLISHED
+    return await _set(connection, photo, Visibility.HIDDEN, "photo.removed" if was_seen else None)
 
 
 async def show_photo(connection: Connection, album_id: UUID, photo_id: UUID) -> Photo:

@@ -17,6 +17,7 @@ from lingxi.worker.config import WorkerConfig
 from lingxi.worker.executor import Executor
 from lingxi.worker.job import NewerPayload, parse_job
 from lingxi.worker.ledger import Ledger
+from lingxi.worker.photo_jobs import PhotoJobs
 from lingxi.worker.settler import Fate
 from lingxi.worker.store import Store
 from lingxi.worker.ward import Ward
@@ -39,6 +40,7 @@ class Claimer:
         ward: Ward,
         settle: Callable[[Fate, Sequence[Delivery]], None],
         again: Callable[[Delivery], None],
+        photos: PhotoJobs | None,
     ) -> None:
         self._config = config
         self._ledger = ledger
@@ -48,6 +50,7 @@ class Claimer:
         self._ward = ward
         self._settle = settle
         self._again = again
+        self._photos = photos
         self._unanswered = False
 
     async def work(self, batch: list[Delivery]) -> None:
@@ -69,6 +72,9 @@ class Claimer:
             if delivery.job_id not in self._ledger.unclaimed:
                 continue  # started or settled by an earlier try of this batch
             try:
+                if self._photos is not None and self._photos.take(delivery):
+                    self._ledger.unclaimed.discard(delivery.job_id)
+                    continue
                 key = parse_job(delivery.data)
             except NewerPayload as newer:
                 _log.warning(

@@ -6,6 +6,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lingxi.names import PHOTO_BACKOFF_SECONDS
+
 
 def new_boot() -> str:
     """Eight hex digits that tell this start of a process from every other, also of the same pid."""
@@ -33,6 +35,8 @@ class WorkerConfig:
     heartbeat_seconds: float = 10.0
     grace_seconds: float = 25.0  # for running items after a stop was asked
     cancel_seconds: float = 3.0  # for a processor to end once it is cancelled; then it is abandoned
+    photo_time_limit_seconds: float = 300.0  # of one attempt to publish a photo
+    photo_backoff_seconds: float = PHOTO_BACKOFF_SECONDS
     flush_seconds: float = 5.0  # for results and acknowledgements of a stopping worker to get through
 
     @property

@@ -17,8 +17,10 @@ from lingxi.broker.heartbeat import Heartbeats
 from lingxi.broker.hints import Hints
 from lingxi.broker.queue import BullQueue, Delivery
 from lingxi.broker.stats import FinishedCounts
+from lingxi.names import PHOTO_QUEUE
 from lingxi.observability.logging import get_logger
 from lingxi.processors.contract import Processor, Tools
+from lingxi.processors.publish import PublishDeps
 from lingxi.worker.claimer import Claimer
 from lingxi.worker.config import WorkerConfig
 from lingxi.worker.executor import Executor
@@ -26,7 +28,8 @@ from lingxi.worker.finisher import Finisher
 from lingxi.worker.intake import Intake
 from lingxi.worker.ledger import Ledger, Running
 from lingxi.worker.outage import Outage
-from lingxi.worker.settler import Fate, Settler
+from lingxi.worker.photo_jobs import PhotoJobs
+from lingxi.worker.settler import Fate, Later, Settler
 from lingxi.worker.stage import Stage
 from lingxi.worker.store import Store
 from lingxi.worker.ward import Ward
@@ -50,6 +53,7 @@ class Surroundings:
     postgres: Outage
     redis: Outage
     ward: Ward
+    publish: PublishDeps | None  # what jobs of photos need; None: there are none here
 
 
 class Consumer:
@@ -81,18 +85,41 @@ class Consumer:
             if processor
             else None
         )
-        self._claimer = Claimer(
-            config, ledger, around.store, processor, self.executor, around.ward, self._settle, self._again
-        )
         self.finisher = Finisher(ledger, around.store, around.hints, around.stats, self._committed)
+        self.photos = self._photo_jobs(around)
+        self._claimer = Claimer(
+            config,
+            ledger,
+            around.store,
+            processor,
+            self.executor,
+            around.ward,
+            self._settle,
+            self._again,
+            self.photos,
+        )
         settler = Settler(ledger, self._queue, around.redis, self._arrived)
         self._intake = Intake(config, ledger, self._queue, around.heartbeats, around.redis, self._arrived)
         outages = (around.postgres, around.redis)
         self._claims: Stage[Delivery] = Stage("claim", self._claimer.work, *outages)
         self._endings: Stage[Running] = Stage("finish", self.finisher.work, *outages)
-        self._fates: Stage[tuple[Fate, Delivery]] = Stage("settle", settler.work, *outages)
+        self._fates: Stage[tuple[Fate | Later, Delivery]] = Stage("settle", settler.work, *outages)
         self._tasks: list[asyncio.Task[None]] = []
         self._intake_task: asyncio.Task[None] | None = None
+
+    def _photo_jobs(self, around: Surroundings) -> PhotoJobs | None:
+        if around.publish is None or self.ledger.queue != PHOTO_QUEUE:
+            return None
+        return PhotoJobs(
+            around.config,
+            self.ledger,
+            around.store,
+            around.hints,
+            around.postgres,
+            around.publish,
+            lambda fate, delivery: self._fates.put([(fate, delivery)]),
+            self.finisher.count,
+        )
 
     def start(self) -> None:
         """Begin to serve, on the running event loop."""
@@ -100,6 +127,8 @@ class Consumer:
         loops = [self._claims.run(), self._endings.run(), self._fates.run(), self._tell()]
         if self.executor is not None:
             loops.append(self.executor.watch())
+        if self.photos is not None:
+            loops.append(self.photos.watch())
         self._tasks = [create(loop) for loop in loops]
         self._intake_task = create(self._intake.run())
 
@@ -111,8 +140,9 @@ class Consumer:
             self._intake_task.cancel()
             await asyncio.gather(self._intake_task, return_exceptions=True)
         await self._give_back(self._claims.take_back())
-        if self.executor is not None:
-            await self.executor.stop(config.grace_seconds)
+        await asyncio.gather(
+            *(part.stop(config.grace_seconds) for part in (self.executor, self.photos) if part is not None)
+        )
         try:
             async with asyncio.timeout(config.flush_seconds):
                 for stage in (self._claims, self._endings, self._fates):

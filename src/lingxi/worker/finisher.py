@@ -56,6 +56,10 @@ class Finisher:
                 self._drop_expired(ours)
             raise
 
+    def count(self, state: str) -> None:
+        """Something that is no item ended: `succeeded` or `failed`, for the counts of the last hour."""
+        self._untold[state] += 1
+
     async def tell(self) -> None:
         """Add what was committed to the counts of the last hour; best effort."""
         told, self._untold = self._untold, Counter()

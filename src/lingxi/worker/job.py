@@ -1,6 +1,8 @@
 """What a job says: which item to look at. A job is only a doorbell; everything else is in PostgreSQL."""
 
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -17,18 +19,27 @@ class NewerPayload(Exception):
     """The job was written by a later version: give it back, uncharged, to somebody who understands it."""
 
 
+@dataclass(frozen=True, slots=True)
+class PhotoKey:
+    """The photo that a job of a first publication names."""
+
+    photo_id: UUID
+    album_id: UUID
+
+
+def parse_photo_job(data: bytes) -> PhotoKey | None:
+    """The photo that a job names; None when it names none. Raises NewerPayload."""
+    job = _known_version(data)
+    if job is None:
+        return None
+    photo_id, album_id = (parse_uuid(str(job.get(name))) for name in ("photoId", "albumId"))
+    return None if photo_id is None or album_id is None else PhotoKey(photo_id, album_id)
+
+
 def parse_job(data: bytes) -> ItemKey | None:
     """The item that a job names; None when it names none, so that it is no job of ours. Raises NewerPayload."""
-    try:
-        job = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(job, dict):
-        return None
-    version = job.get("v")
-    if version != PAYLOAD_VERSION:
-        if type(version) is int and version > PAYLOAD_VERSION:
-            raise NewerPayload(version)
+    job = _known_version(data)
+    if job is None:
         return None
     task_text, item_text = job.get("taskId"), job.get("itemId")
     if not isinstance(task_text, str) or not isinstance(item_text, str) or len(item_text) != _UUID_CHARACTERS:
@@ -41,6 +52,22 @@ def parse_job(data: bytes) -> ItemKey | None:
     except ValueError:
         return None
     return ItemKey(task_id, position) if position > 0 else None
+
+
+def _known_version(data: bytes) -> dict[str, Any] | None:
+    """The job's fields; None when it is none of ours. Raises NewerPayload."""
+    try:
+        job = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(job, dict):
+        return None
+    version = job.get("v")
+    if version == PAYLOAD_VERSION:
+        return job
+    if type(version) is int and version > PAYLOAD_VERSION:
+        raise NewerPayload(version)
+    return None
 
 
 @lru_cache(maxsize=1024)

@@ -18,6 +18,7 @@ from lingxi.db.session import Connection, connect, is_unavailable
 from lingxi.domain.decide import Decision
 from lingxi.observability.logging import get_logger
 from lingxi.services.finish_items import Ending, finish_items
+from lingxi.services.photo_jobs import put_back_photo_job
 from lingxi.services.renew_leases import renew_leases
 from lingxi.worker.config import WorkerConfig
 from lingxi.worker.ledger import Ledger, Running
@@ -122,7 +123,12 @@ class LeaseKeeper:
         attempts = [running for ledger in self._ledgers for running in ledger.attempts.copy().values()]
         try:
             async with asyncio.timeout(_HARD_STOP_TRY_SECONDS):
-                await finish_items(await self._connected(), [_released(running) for running in attempts])
+                connection = await self._connected()
+                await finish_items(connection, [_released(running) for running in attempts])
+                for claim in [claim for ledger in self._ledgers for claim in ledger.photos.copy().values()]:
+                    await put_back_photo_job(
+                        connection, claim, error=None, retry_after_seconds=0.0, charged=False
+                    )
                 for ledger in self._ledgers:
                     await self._queues[ledger.queue].give_back(list(ledger.deliveries.copy().values()))
             _log.error(

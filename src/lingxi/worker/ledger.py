@@ -12,6 +12,7 @@ from lingxi.broker.queue import Delivery
 from lingxi.domain.decide import Decision
 from lingxi.processors.contract import Context
 from lingxi.services.claim_items import Claim
+from lingxi.services.photo_jobs import PhotoClaim
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +46,7 @@ class Ledger:
         self.deliveries: dict[str, Delivery] = {}  # by job id: not yet acknowledged
         self.unclaimed: set[str] = set()  # of these, the job ids of which nothing is known yet
         self.attempts: dict[int, Running] = {}  # by fence: not yet committed
+        self.photos: dict[int, PhotoClaim] = {}  # by fence: claims of photo jobs
         self.room = asyncio.Event()
         self.room.set()
 

@@ -13,6 +13,7 @@ from lingxi.broker.hints import Hints
 from lingxi.broker.stats import FinishedCounts
 from lingxi.observability.logging import get_logger
 from lingxi.processors.contract import Processor
+from lingxi.processors.publish import PublishDeps
 from lingxi.worker.config import WorkerConfig
 from lingxi.worker.consumer import Consumer, Surroundings
 from lingxi.worker.lease import LeaseKeeper
@@ -46,12 +47,14 @@ class WorkerProcess:
         processors: Mapping[str, Processor[Any]],
         *,
         storage: Any = None,
+        publish: PublishDeps | None = None,
         beside: Sequence[Loop] = (),
         end_process: Callable[[int], object] = os._exit,
     ) -> None:
         self._config = config
         self._processors = processors
         self._storage = storage
+        self._publish = publish
         self._beside = beside
         self._end_process = end_process
         self._stop = asyncio.Event()
@@ -96,6 +99,7 @@ class WorkerProcess:
             postgres=postgres,
             redis=redis,
             ward=Ward(),
+            publish=self._publish,
         )
         self.consumers = [Consumer(name, self._processors.get(name), around) for name in self._config.queues]
         ledgers = [consumer.ledger for consumer in self.consumers]
@@ -106,12 +110,18 @@ class WorkerProcess:
             await hints.close()
             await self._close(client)
             await store.close()
-        _log.info("worker_stopped", worker=self._config.name, attempts=self._attempts())
+        _log.info(
+            "worker_stopped", worker=self._config.name, attempts=self._attempts(), photos=self._photos()
+        )
         return 1 if self._failed else 0
 
     def _attempts(self) -> dict[str, int]:
         """What became of attempts here: accepted, already, superseded (fenced), dropped, invalid."""
         return dict(sum((consumer.finisher.counts for consumer in self.consumers), Counter()))
+
+    def _photos(self) -> dict[str, int]:
+        """What became of jobs of photos here."""
+        return dict(sum((one.photos.counts for one in self.consumers if one.photos), Counter()))
 
     async def _serve(self, keeper: LeaseKeeper) -> None:
         keeper.start()

@@ -1,6 +1,9 @@
 """The last stage: tells Redis what became of jobs. An acknowledgement brings the next job along."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from lingxi.broker.queue import BullQueue, Delivery
@@ -21,6 +24,15 @@ class Fate(Enum):
     FOREIGN = "foreign"  # kept as failed: it names no item of this queue
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The job comes back when time.monotonic() is `due_at`. `charged`: an attempt failed, because of `reason`."""
+
+    due_at: float
+    reason: str = ""
+    charged: bool = True
+
+
 class Settler:
     """`arrived(deliveries)` is told of the jobs that acknowledgements brought."""
 
@@ -32,7 +44,7 @@ class Settler:
         self._redis = redis
         self._arrived = arrived
 
-    async def work(self, batch: list[tuple[Fate, Delivery]]) -> None:
+    async def work(self, batch: list[tuple[Fate | Later, Delivery]]) -> None:
         """Raises BrokerUnavailable when the batch must be settled again, which does no harm."""
         if done := [delivery for fate, delivery in batch if fate is Fate.DONE]:
             brought = await self._queue.finish_many(done, fetch_next=not self._ledger.stopping)
@@ -40,7 +52,11 @@ class Settler:
             self._arrived(brought)
             await failpoints.reach("worker.after_ack")
         for fate, delivery in batch:
-            if fate is Fate.FOREIGN:
+            if isinstance(fate, Later):
+                delay_ms = math.ceil((fate.due_at - time.monotonic()) * 1000)
+                await self._queue.retry_later(delivery, delay_ms, reason=fate.reason, charged=fate.charged)
+                self._ledger.dropped([delivery])
+            elif fate is Fate.FOREIGN:
                 _log.warning("job_foreign", queue=self._ledger.queue, job_id=delivery.job_id)
                 await self._queue.fail(delivery, FOREIGN_JOB)
                 self._ledger.dropped([delivery])

@@ -15,6 +15,7 @@ from typing import Any
 
 from lingxi.db.session import connect
 from lingxi.observability.logging import get_logger
+from lingxi.services.photo_jobs import put_back_stale_photo_jobs
 from lingxi.services.sweep_leases import sweep_leases
 from lingxi.worker.config import new_boot, worker_name
 from lingxi.worker.outage import pause_seconds
@@ -24,6 +25,7 @@ _SETTLED_SECONDS = 30.0  # a child that lived so long starts again at once
 _FIRST_WAIT_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 30.0
 _MARGIN_SECONDS = 5.0
+_MOST_PHOTOS = 10_000
 _log = get_logger("worker.supervisor")
 
 
@@ -124,7 +126,7 @@ class Supervisor:
     async def _end_leases_once(self, worker: str) -> int:
         connection = await connect(self._config.database_url, name="lingxi supervisor")
         try:
-            total = 0
+            total = len(await put_back_stale_photo_jobs(connection, limit=_MOST_PHOTOS, worker=worker))
             while True:
                 swept = await sweep_leases(connection, worker=worker)
                 total += swept.lost

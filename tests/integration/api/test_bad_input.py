@@ -52,7 +52,7 @@ CASES: dict[str, tuple[str | bytes, int, int, str]] = {
     "an unknown member": (_drills(_item(), priorty="live"), 422, 40001, "priorty"),
     "a type of the wrong type": ('{"type": 5, "items": [{"input": {}}]}', 422, 40001, "type"),
     "an unknown type": ('{"type": "no:such", "items": [{"input": {}}]}', 422, 40001, "type"),
-    "a type of later": ('{"type": "photo:process", "items": [{"input": {}}]}', 422, 40001, "available are: demo:drill"),
+    "a type of later": ('{"type": "photo:fingerprint", "items": [{"input": {}}]}', 422, 40001, "available are: demo:drill"),
     "no items": ('{"type": "demo:drill", "items": []}', 422, 40001, "items"),
     "items that are none": ('{"type": "demo:drill", "items": {"0": {}}}', 422, 40001, "items"),
     "10,001 items": (_drills(*[_item()] * 10_001), 422, 40001, "items"),

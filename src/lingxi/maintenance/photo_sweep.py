@@ -1,0 +1,101 @@
+"""The sweep of photo jobs: at start and every 30 s it revives what a lost worker or a wiped Redis left behind.
+
+Whatever it enqueues carries the photo's one job id, so a job that is there already stays the only one, and a job that rings in
+vain is dropped by the worker who cannot claim the row.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lingxi.broker.errors import BrokerError
+from lingxi.broker.job import Job, photo_job
+from lingxi.db.session import Pool, is_conflict, is_unavailable, transaction
+from lingxi.observability.logging import get_logger
+from lingxi.services.photo_jobs import due_photo_jobs, put_back_stale_photo_jobs
+
+BATCH = 500
+WAITING_LIMIT = 10_000
+_log = get_logger(__name__)
+
+
+class PhotoQueue(Protocol):
+    """What the sweep needs of the queue `photo:process`."""
+
+    async def add_many(self, jobs: Sequence[Job], *, priority: int, timestamp_ms: int) -> None: ...
+    async def exist(self, job_ids: Sequence[str]) -> list[bool]: ...
+    async def waiting(self) -> int: ...
+
+
+@dataclass(slots=True)
+class PhotoSweepCounts:
+    """What one sweep did: stale rows that are pending again, jobs that were enqueued."""
+
+    put_back: int = 0
+    enqueued: int = 0
+
+
+@dataclass(slots=True)
+class PhotoSweeper:
+    """`sweep_once()`, and its loop. `waiting_limit`: jobs that may wait in Redis; the rest waits in PostgreSQL."""
+
+    pool: Pool
+    queue: PhotoQueue
+    interval_seconds: float = 30.0
+    waiting_limit: int = WAITING_LIMIT
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        """Sweep at once, then every interval, until `stop`. An outage of a server only delays it."""
+        while not self._stopping.is_set():
+            await self._run_safely()
+            try:
+                await asyncio.wait_for(self._stopping.wait(), self.interval_seconds)
+            except TimeoutError:
+                continue
+
+    def stop(self) -> None:
+        """Begin no further batch; `run` returns soon."""
+        self._stopping.set()
+
+    async def sweep_once(self) -> PhotoSweepCounts:
+        """Stale active rows are pending again, and all pending rows that are due have a job, as far as there is room."""
+        counts = PhotoSweepCounts()
+        while not self._stopping.is_set():
+            async with transaction(self.pool) as connection:
+                stale = await put_back_stale_photo_jobs(connection, limit=BATCH)
+            counts.put_back += len(stale)
+            if len(stale) < BATCH:
+                break
+        await self._enqueue_due(counts)
+        return counts
+
+    async def _enqueue_due(self, counts: PhotoSweepCounts) -> None:
+        room = self.waiting_limit - await self.queue.waiting()
+        after = None
+        while room > 0 and not self._stopping.is_set():
+            async with self.pool.acquire() as connection:
+                due = await due_photo_jobs(connection, after=after, limit=BATCH)
+            jobs = [photo_job(one.photo_id, one.album_id) for one in due]
+            there = await self.queue.exist([job.id for job in jobs])
+            missing = [job for job, is_there in zip(jobs, there, strict=True) if not is_there][:room]
+            await self.queue.add_many(missing, priority=0, timestamp_ms=time.time_ns() // 1_000_000)
+            counts.enqueued += len(missing)
+            room -= len(missing)
+            if len(due) < BATCH:
+                return
+            after = due[-1].mark
+
+    async def _run_safely(self) -> None:
+        try:
+            counts = await self.sweep_once()
+        except Exception as error:
+            if is_unavailable(error) or is_conflict(error) or isinstance(error, BrokerError):
+                _log.warning("photo_sweep_delayed", reason=type(error).__name__)
+            else:
+                _log.error("photo_sweep_failed", exc_info=True)
+            return
+        if counts.put_back or counts.enqueued:
+            _log.info("photos_swept", put_back=counts.put_back, enqueued=counts.enqueued)

@@ -1,0 +1,85 @@
+"""What becomes of events that are no batch of items: a photo's job, or a hint to those who watch a task or an album."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from lingxi import names
+from lingxi.broker.job import Job, photo_job
+from lingxi.db.session import Record
+from lingxi.domain.ids import parse_uuid
+from lingxi.outbox.sender import Parcel
+
+
+class BadPayload(Exception):
+    """The payload does not say what an event of its type has to say; sending it again cannot help."""
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What becomes of a round's events: sent, published at once (with a hint), or charged for what they say."""
+
+    parcels: list[Parcel] = field(default_factory=list)
+    published: list[int] = field(default_factory=list)
+    guilty: dict[int, str] = field(default_factory=dict)
+    ended_tasks: list[UUID] = field(default_factory=list)
+    changed_albums: set[UUID] = field(default_factory=set)
+
+
+def queue_of(row: Record) -> str | None:
+    """The queue that an event's jobs go to; None when it makes none."""
+    if row["type"] == names.EVENT_PHOTO_UPLOADED:
+        return names.PHOTO_QUEUE
+    return str(row["queue"]) if row["type"] == names.EVENT_ITEMS_QUEUED else None
+
+
+def prepare_alone(row: Record, prepared: Prepared) -> None:
+    """Add an event that is no batch of items to what is prepared."""
+    try:
+        if row["type"] == names.EVENT_PHOTO_UPLOADED:
+            job = _upload_job(row["payload"])
+            now_ms = time.time_ns() // 1_000_000  # a photo's waterfall tells when it was enqueued
+            prepared.parcels.append(Parcel(row["id"], names.PHOTO_QUEUE, row["priority"], [job], now_ms))
+            return
+        if row["type"] == names.EVENT_TASK_ENDED:
+            prepared.ended_tasks.append(row["task_id"])
+        else:
+            prepared.changed_albums.add(_album_of_event(row["payload"]))
+    except BadPayload as bad:
+        prepared.guilty[row["id"]] = str(bad)
+    else:
+        prepared.published.append(row["id"])
+
+
+def _upload_job(payload: str) -> Job:
+    """The job of a `photo.uploaded`. Raises BadPayload."""
+    fields = _fields(payload)
+    return photo_job(_id(fields, "photoId"), _id(fields, "albumId"))
+
+
+def _album_of_event(payload: str) -> UUID:
+    """The album in which a photo was published, updated or removed. Raises BadPayload."""
+    return _id(_fields(payload), "albumId")
+
+
+def _fields(payload: str) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(payload)
+    except orjson.JSONDecodeError as error:  # PostgreSQL bears numbers that JSON readers do not
+        raise BadPayload(f"the payload cannot be read: {error}") from None
+    if not isinstance(fields, dict):
+        raise BadPayload("the payload is no JSON object")
+    return fields
+
+
+def _id(fields: dict[str, Any], name: str) -> UUID:
+    text = fields.get(name)
+    value = parse_uuid(text) if isinstance(text, str) else None
+    if value is None:
+        raise BadPayload(f"the payload's {name} is no UUID")
+    return value
