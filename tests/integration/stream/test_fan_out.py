@@ -102,24 +102,48 @@ async def test_slow_reader_is_bounded_and_resumes_by_its_sequence(stage: Stage) 
     assert stage.hub.tasks == 0
 
 
-async def test_live_reader_that_falls_behind_misses_no_counters(stage: Stage) -> None:
-    """Its `progress` frames were dropped with the log; it is told the counters when it goes on."""
+async def test_live_readers_that_fall_behind_are_told_each_change_once(stage: Stage) -> None:
     task = await stage.submit(40)
-    slow, quick = await stage.watching(task), await stage.watching(task)
-    await slow.until(lambda v: v.frames)
-    slow.gate.clear()
+    slow = [await stage.watching(task), await stage.watching(task)]  # written to in both ways
+    quick = await stage.watching(task)
+    await stage.start(task, 37)
+    for viewer in slow:
+        await viewer.until(lambda v: v.last_id == "2")
+        viewer.gate.clear()
     for start in range(1, 37, 4):
         await stage.run(task, *range(start, start + 4), result=BIG_RESULT)
         await quick.until(lambda v, p=start: v.model.items.get(p + 2, {}).get("state") == "succeeded")
-    await quick.until(lambda v: v.model.summary["counts"]["succeeded"] == 36)
     (channel,) = stage.hub._channels.values()
     channel.log.trim()
-    slow.gate.set()
-    await slow.until(lambda v: v.model.summary["counts"]["succeeded"] == 36 and len(v.model.items) == 36)
-    await stage.run(task, 37, 38, 39, 40)
-    await slow.ended()
-    assert slow.watcher.times_behind == 1
-    assert await stage.differences(task, slow) == []
+    for viewer in slow:
+        viewer.gate.set()
+        await viewer.until(
+            lambda v: v.model.summary["counts"]["succeeded"] == 36 and len(v.model.items) == 37
+        )
+        assert viewer.watcher.times_behind == 1
+        numbers = [int(frame.id) for frame in viewer.frames if frame.id is not None]
+        assert numbers == sorted(set(numbers))
+
+
+async def test_counters_that_left_the_log_are_told_all_the_same(pool: Any, database_url: str) -> None:
+    """A reader stalls over the last change; then other frames push its `progress` out of the log."""
+    async with _stage(pool, database_url, poll_seconds=0.05, log_bytes=1_000, close_seconds=1) as stage:
+        task = await stage.submit(2)
+        slow, quick = await stage.watching(task), await stage.watching(task)
+        await slow.until(lambda v: v.frames)
+        slow.gate.clear()
+        fences = await stage.start(task, 1)
+        await quick.until(lambda v: v.model.summary["counts"]["running"] == 1)  # here it stalls
+        await stage.finish(task, fences)
+        await quick.until(lambda v: v.model.summary["counts"]["succeeded"] == 1)
+        (channel,) = stage.hub._channels.values()
+        item = str(item_id(task.id, 2)).encode()
+        for done in range(3):
+            stage.hub.item_progress(b'{"itemId":"%b","done":%d,"note":"%b"}' % (item, done, b"x" * 900))
+            await quick.until(lambda v, done=done: v.frames[-1].data.get("done") == done)
+        channel.log.trim()
+        slow.gate.set()
+        await slow.until(lambda v: v.model.summary["counts"]["succeeded"] == 1 and len(v.model.items) == 1)
 
 
 async def test_progress_is_coalesced_and_true_in_the_end(stage: Stage) -> None:
