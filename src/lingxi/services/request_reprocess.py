@@ -31,7 +31,7 @@ async def request_reprocess(connection: Connection, workspace_id: UUID, album_id
     for start in range(0, len(rows), ITEMS_PER_TASK):
         part = rows[start : start + ITEMS_PER_TASK]
         inputs = [
-            orjson.dumps({"photoId": row["id"], "generation": row["requested_generation"]}).decode()
+            orjson.dumps({"photoId": str(row["id"]), "generation": row["requested_generation"]}).decode()
             for row in part
         ]
         new = NewTask(
@@ -40,7 +40,7 @@ async def request_reprocess(connection: Connection, workspace_id: UUID, album_id
             PRIORITIES["bulk"],
             [str(row["id"]) for row in part],
             inputs,
-            orjson.dumps({"albumId": album_id}).decode(),
+            orjson.dumps({"albumId": str(album_id)}).decode(),
             PHOTO_ATTEMPTS,
         )
         tasks.append(await submit_task(connection, new))
