@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from lingxi.broker.job import photo_job
+from lingxi.names import PHOTO_QUEUE
 from lingxi.services.photo_jobs import (
     claim_photo_job,
     fail_photo_job,
@@ -21,6 +22,8 @@ from lingxi.services.photo_jobs import (
     renew_photo_jobs,
 )
 from lingxi.services.steer_photo import hide_photo
+from lingxi.worker.lease import LeaseKeeper
+from lingxi.worker.ledger import Ledger
 from tests.support.photos import Photos
 from tests.support.waiting import wait_until
 
@@ -272,3 +275,22 @@ def test_a_jobs_data_is_ids_only() -> None:
     photo_id, album_id = UUID(int=1), UUID(int=2)
     job = photo_job(photo_id, album_id)
     assert json.loads(job.data) == {"v": 1, "photoId": str(photo_id), "albumId": str(album_id)}
+
+
+async def test_a_hard_stop_gives_photos_back_too(album: Photos) -> None:
+    """The event loop did not come back: the lease thread does it, and ends the process."""
+    photo_id = await album.new_photo()
+    async with album.work.pool.acquire() as connection:
+        claim = await claim_photo_job(connection, photo_id, "w")
+    assert claim is not None
+    ledger = Ledger(PHOTO_QUEUE, 2)
+    ledger.photos[claim.fence] = claim
+    ended: list[int] = []
+    keeper = LeaseKeeper(album.work.config(), [ledger], lambda of, fences: None, ended.append)
+    keeper.expect_end_within(0.0)
+    keeper.start()
+    await wait_until(lambda: ended)
+    keeper.stop()
+    assert ended[0] == 0
+    job = await album.job(photo_id)
+    assert (job["state"], job["attempt"]) == ("pending", 0)

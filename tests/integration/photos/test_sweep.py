@@ -8,7 +8,9 @@ from typing import Any, cast
 import redis.asyncio
 
 from lingxi.maintenance.photo_sweep import PhotoSweepCounts, PhotoSweeper
-from lingxi.services.photo_jobs import claim_photo_job, put_back_stale_photo_jobs
+from lingxi.names import PHOTO_QUEUE
+from lingxi.services.photo_jobs import claim_photo_job, put_back_photo_job, put_back_stale_photo_jobs
+from lingxi.services.read_health import read_database_view
 from tests.support.photos import Photos
 from tests.support.waiting import wait_until
 
@@ -94,3 +96,25 @@ async def test_a_wiped_redis_loses_no_photo(photos: Photos) -> None:
         sweeper.stop()
         await loop
     await photos.assert_published_once(first)
+
+
+async def test_what_waits_longest_is_known_by_postgres_alone(album: Photos) -> None:
+    """For health and alerts: pending and due; not what is delayed, runs or has ended."""
+
+    async def oldest() -> float:
+        async with album.work.pool.acquire() as connection:
+            view = await read_database_view(connection, [PHOTO_QUEUE, "demo:drill"])
+        assert view.retrying[PHOTO_QUEUE] == 0
+        return view.oldest_seconds[PHOTO_QUEUE]
+
+    assert await oldest() == 0
+    photo_id = await album.new_photo()
+    await album.work.pool.execute("update photo_jobs set created_at = created_at - interval '70 seconds'")
+    assert 70 <= await oldest() < 90
+    async with album.work.pool.acquire() as connection:
+        claim = await claim_photo_job(connection, photo_id, "w")
+        assert claim is not None and await oldest() == 0
+        await put_back_photo_job(connection, claim, error="x", retry_after_seconds=9.0, charged=True)
+    assert await oldest() == 0
+    await album.work.pool.execute("update photo_jobs set next_retry_at = clock_timestamp() - interval '3 s'")
+    assert 3 <= await oldest() < 20

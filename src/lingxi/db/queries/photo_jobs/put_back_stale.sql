@@ -1,6 +1,6 @@
 -- Active rows whose lease was not renewed for so many seconds, back to pending; or those of a worker that died. $1 seconds, $2 limit,
 -- $3 worker or null
-update photo_jobs j set state = 'pending', lease_renewed_at = null, next_retry_at = null, last_error = 'worker_lost'
+update photo_jobs j set state = 'pending', lease_renewed_at = null, next_retry_at = clock_timestamp(), last_error = 'worker_lost'
   from (select photo_id from photo_jobs
          where state = 'active' and case when $3::text is null then lease_renewed_at < clock_timestamp() - make_interval(secs => $1)
                                          else worker = $3 end
