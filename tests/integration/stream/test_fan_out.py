@@ -50,6 +50,18 @@ async def test_watchers_cost_no_statements(hinted: Stage) -> None:
     assert await _statements(hinted, 3) == await _statements(hinted, 300) == (1, 5)
 
 
+async def test_one_hint_brings_more_than_one_poll_can_read(
+    hinted: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lingxi.stream.poll.POLL_ROWS", 20)
+    task = await hinted.submit(100)
+    viewer = await hinted.watching(task)
+    await viewer.until(lambda v: v.frames)
+    await hinted.start(task, *range(1, 101))
+    hinted.hub.hint([task.id])
+    await viewer.until(lambda v: len(v.model.items) == 100)
+
+
 async def test_no_polls_without_watchers(stage: Stage) -> None:
     task = await stage.submit(2)
     viewer = await stage.watching(task)
