@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pytest
 
+from lingxi import names
 from lingxi.broker.job import photo_job
 from lingxi.worker.job import NewerPayload, PhotoKey, parse_job, parse_photo_job
 
@@ -38,3 +39,9 @@ def test_what_names_no_photo_is_none_of_ours(data: bytes) -> None:
 def test_a_newer_version_is_told_apart() -> None:
     with pytest.raises(NewerPayload):
         parse_photo_job(b'{"v":2,"photo":"somehow"}')
+
+
+def test_storage_may_be_away_for_a_minute() -> None:
+    """The last of three attempts begins later than that."""
+    waits = [names.PHOTO_BACKOFF_SECONDS * 2**n for n in range(names.PHOTO_ATTEMPTS - 1)]
+    assert 60 < sum(waits) < 120
