@@ -28,7 +28,7 @@ async def test_display_p3_that_is_said_in_three_numbers(make: Make) -> None:
     for primaries, transfer, wanted in (
         (12, 13, (0, 193, 20)),
         (1, 13, (40, 190, 59)),
-        (9, 16, (40, 190, 59)),
+        (12, 16, (40, 190, 59)),
     ):
         said = bytes([0, primaries, 0, transfer])
         made = await make(HEIC_GREEN_P3[:at] + said + HEIC_GREEN_P3[at + 4 :])
@@ -58,11 +58,21 @@ async def test_gray_without_a_profile_or_with_one_for_colours(make: Make) -> Non
         assert_colour((await make(image.jpegsave_buffer(Q=95))).colour(0.5, 0.5), (128, 128, 128))
 
 
-async def test_a_broken_profile_is_no_reason_to_refuse_a_photo(make: Make) -> None:
-    profile = icc_profile(b"RGB ", {b"rTRC": 2.2}, {b"rXYZ": (0.4, 0.2, 0.0)})
-    assert_upright(await make(with_profile(corners(120, 80), profile).jpegsave_buffer(Q=95)))
+@pytest.mark.parametrize("class_of_profile", [b"link", b"mntr"])
+async def test_a_profile_that_nobody_can_use_is_no_reason_to_refuse_a_photo(
+    make: Make, class_of_profile: bytes
+) -> None:
+    primaries = {b"rXYZ": (0.4, 0.2, 0.0)}  # and no others
+    profile = icc_profile(b"RGB ", {b"rTRC": 2.2}, primaries)
+    image = with_profile(corners(120, 80), profile[:12] + class_of_profile + profile[16:])
+    assert_upright(await make(image.jpegsave_buffer(Q=95)))
 
 
+SRGB_PRIMARIES = {
+    b"rXYZ": (0.4361, 0.2225, 0.0139),
+    b"gXYZ": (0.3851, 0.7169, 0.0971),
+    b"bXYZ": (0.1431, 0.0606, 0.7141),
+}
 INKS = {(0.2, 0.5): (150, 70, 60), (0.8, 0.5): (70, 120, 80)}
 
 
@@ -108,12 +118,7 @@ async def test_sixteen_bits(make: Make) -> None:
 
 async def test_sixteen_bits_of_light_keep_their_shadows(make: Make) -> None:
     """A profile with a linear curve is applied before the lower bits are gone: gray 12 of 255 is 0.37 % of light."""
-    primaries = {
-        b"rXYZ": (0.4361, 0.2225, 0.0139),
-        b"gXYZ": (0.3851, 0.7169, 0.0971),
-        b"bXYZ": (0.1431, 0.0606, 0.7141),
-    }
-    linear = icc_profile(b"RGB ", dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), 1.0), primaries)
+    linear = icc_profile(b"RGB ", dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), 1.0), SRGB_PRIMARIES)
     dark = flat(*[round(65535 * 12 / 255 / 12.92)] * 3, interpretation="rgb16", kind="ushort")
     made = await make(with_profile(dark, linear).tiffsave_buffer())
     assert_colour(made.colour(0.5, 0.5), (12, 12, 12), 1.5)
@@ -139,6 +144,9 @@ async def test_half_transparent_is_half_white_at_every_depth(make: Make) -> None
     half = flat(200, 0, 100, 128)
     deep = (half.cast("ushort") * 257).cast("ushort").copy(interpretation="rgb16")
     on_gray = flat(60, 128, interpretation="b-w")
+    linear = icc_profile(b"RGB ", dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), 1.0), SRGB_PRIMARIES)
+    clear = with_profile(flat(0, 0, 0, 0, interpretation="rgb16", kind="ushort"), linear)
+    assert_colour((await make(clear.pngsave_buffer())).colour(0.5, 0.5), (255, 255, 255), 1)
     for image, wanted in ((half, (227, 127, 177)), (deep, (227, 127, 177)), (on_gray, (157, 157, 157))):
         assert_colour((await make(image.pngsave_buffer())).colour(0.5, 0.5), wanted, 2)
 
