@@ -1,11 +1,16 @@
-"""Sizes of variants."""
+"""Sizes of variants, their sentences, and a disk that is full."""
 
+import mmap
+import tempfile
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lingxi.domain.errors import ITEM_CODES
-from lingxi.imaging.errors import FOR_PHOTOGRAPHERS
-from lingxi.imaging.pipeline import fit
+from lingxi.imaging.errors import FOR_PHOTOGRAPHERS, ImageError
+from lingxi.imaging.pipeline import fit, make_variants
+from tests.support.pictures import picture
 
 edge = st.integers(1, 30_000)
 
@@ -32,3 +37,16 @@ def test_each_code_has_a_sentence_for_both() -> None:
         assert sentence.endswith(".")
     transient = {code for code in FOR_PHOTOGRAPHERS if ITEM_CODES[code].retryable}
     assert transient == {"decode_timeout", "decoder_crashed", "storage_unavailable"}
+
+
+def test_a_full_disk_is_no_fault_of_the_photo() -> None:
+    with tempfile.TemporaryFile() as photo, open("/dev/full", "wb", buffering=0) as full:
+        photo.write(picture())
+        photo.flush()
+        outputs = dict.fromkeys(("browse", "thumb"), full.fileno())
+        with (
+            mmap.mmap(photo.fileno(), 0, prot=mmap.PROT_READ) as content,
+            pytest.raises(ImageError) as caught,
+        ):
+            make_variants(content, photo.fileno(), outputs, lambda _: None)
+    assert caught.value.code == "storage_unavailable"
