@@ -59,9 +59,8 @@ JOB_NAME: Final = "item"
 PHOTO_QUEUE: Final = "photo:process"
 PHOTO_JOB_NAME: Final = "photo"  # the first publication of a photo
 PHOTO_ATTEMPTS: Final = 3
-PHOTO_BACKOFF_SECONDS: Final = (
-    25.0  # doubles: a storage that is away for a minute costs no photo its last attempt
-)
+# It doubles: a storage that is away for a minute costs no photo its last attempt.
+PHOTO_BACKOFF_SECONDS: Final = 25.0
 FOREIGN_JOB: Final = "foreign_job"
 
 # ── failpoints: every boundary that a test can turn into kill, error or pause ────────────────────────────

@@ -177,9 +177,8 @@ class PhotoJobs:
 
     async def _publish(self, running: _Running, delivery: Delivery) -> Happening:
         claim = running.claim
-        if (
-            claim.attempt > PHOTO_ATTEMPTS
-        ):  # all were lost with their workers: this photo must not kill another
+        # All attempts were lost with their workers: this photo must not kill another.
+        if claim.attempt > PHOTO_ATTEMPTS:
             return Permanent("worker_lost")
         enqueued_at = datetime.fromtimestamp(delivery.timestamp_ms / 1000, UTC)
         running.publishing = not self._ledger.stopping
