@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import stat
 from pathlib import Path
@@ -82,8 +83,7 @@ def test_a_crashed_child_is_started_again(processes: Processes, tmp_path: Path) 
 def test_a_server_that_died_is_started_again(processes: Processes, tmp_path: Path, program: str) -> None:
     data = tmp_path / "data"
     up = start_up(processes, data)
-    commands = {pid: command.split() for pid, command in processes_of(data).items()}
-    (server,) = [pid for pid, words in commands.items() if os.path.basename(words[0]) == program]
+    (server,) = [pid for pid, command in processes_of(data).items() if re.match(rf"/.*/{program} ", command)]
     os.kill(server, signal.SIGKILL)
     wait_until_sync(lambda: server not in processes_of(data), 20)
     body = '{"type":"demo:drill","items":[{"input":{}}]}'
