@@ -18,6 +18,7 @@ import pyvips
 from lingxi.imaging import limits
 from lingxi.imaging.capture import captured_at
 from lingxi.imaging.colour import on_white, to_srgb
+from lingxi.imaging.errors import ImageError
 from lingxi.imaging.loaders import DecodeError, Picture, open_picture
 from lingxi.imaging.refusals import refused, warned_only
 from lingxi.imaging.sniff import ImageKind, sniff
@@ -200,7 +201,16 @@ def _encode(work: Work, kind: str) -> Encoded:
     """JPEG without any metadata: GPS, serial numbers and the embedded thumbnail would survive otherwise."""
     image = work.image
     data = image.jpegsave_buffer(Q=QUALITY, optimize_coding=True, subsample_mode="on", keep="none")
-    view = memoryview(data)
-    while view:
-        view = view[os.write(work.outputs[kind], view) :]
+    _write(work.outputs[kind], data)
     return Encoded(kind, image.width, image.height, len(data), hashlib.sha256(data).hexdigest())
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError as error:
+        raise ImageError(
+            "storage_unavailable", f"A variant could not be written: {error.strerror}."
+        ) from error

@@ -48,6 +48,16 @@ def test_growth() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+def test_photos_beside_sharp() -> None:
+    """Both sides make the same sizes and the same pictures."""
+    body = run_quick("photos")
+    assert {"camera", "phone", "p3", "png"} <= set(body["lingxi"])
+    assert body["peers"]["sharp"]["camera"]["compared"]["maxHashDistance"] <= 6
+    assert len(body["claims"]) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_items_beside_its_peers() -> None:
     body = run_quick("items")
     assert set(body["ratios"]) == {"procrastinate", "celery", "pgqueuer-10", "pgqueuer-100"}
