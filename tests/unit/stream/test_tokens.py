@@ -14,7 +14,9 @@ from lingxi.stream.tokens import StreamGrant, StreamTokens
 
 GRANT = StreamGrant(uuid4(), uuid4(), uuid4())
 SIGNER = StreamTokens(["secret"])
-TEXT, EXPIRES_AT = SIGNER.sign(GRANT)
+TEXT, EXPIRES_AT = SIGNER.sign(
+    GRANT, lifetime_seconds=86_400
+)  # made when tests are collected: good for the whole run
 
 
 def test_what_was_signed_comes_back() -> None:
