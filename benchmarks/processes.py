@@ -35,7 +35,9 @@ class Child:
             async with asyncio.timeout(timeout_seconds):
                 raw = await self.process.stdout.readline()
         except TimeoutError:
-            raise RuntimeError(f"a process said nothing for {timeout_seconds:.0f} s: {self.log_end()}") from None
+            raise RuntimeError(
+                f"a process said nothing for {timeout_seconds:.0f} s: {self.log_end()}"
+            ) from None
         if not raw:
             raise RuntimeError(f"a process ended early: {self.log_end()}")
         return raw.decode().strip()
