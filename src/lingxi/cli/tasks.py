@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from lingxi.client import Client, Task
 
 T = TypeVar("T")
+LONGEST_GOODBYE_SECONDS = 2.0  # for connections to be closed after Ctrl-C
 
 WatchOption = Annotated[bool, typer.Option("--watch", "-w", help="Then follow the task to its end.")]
 KeyOption = Annotated[
@@ -225,7 +227,21 @@ def _with_client(
         async with connect(url, token, data_dir) as client:
             await run(client)
 
-    asyncio.run(main())
+    asyncio.run(_until_interrupted(main()))
+
+
+async def _until_interrupted(work: Coroutine[Any, Any, None]) -> None:
+    """Ctrl-C ends it, also where a library below takes the cancellation for one of its own and goes on."""
+    interrupted = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
+    task, waiting = asyncio.ensure_future(work), asyncio.ensure_future(interrupted.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if interrupted.is_set() and not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=LONGEST_GOODBYE_SECONDS)
+        raise KeyboardInterrupt
+    waiting.cancel()
+    task.result()
 
 
 async def _follow(

