@@ -257,7 +257,7 @@ async def test_a_hint_wakes_the_loop_and_full_rounds_follow_each_other(
     started = time.monotonic()
     hints.publish_outbox()
     await wait_until(lambda: _nothing_pending(pool))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
     dispatcher.stop()
     await running
     assert await client.get(names.DISPATCH_LOCK_KEY) is None, "the lock is let go at the end"
