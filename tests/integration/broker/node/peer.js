@@ -7,8 +7,8 @@ const { createBullBoard } = require("@bull-board/api");
 const { BullMQAdapter } = require("@bull-board/api/bullMQAdapter");
 
 const [url, name] = process.argv.slice(2);
-const { hostname: host, port, password } = new URL(url);
-const connection = { host, port: Number(port), password: decodeURIComponent(password) };
+const { hostname: host, port, password, pathname } = new URL(url);
+const connection = { host, port: Number(port), password: decodeURIComponent(password), db: Number(pathname.slice(1) || 0) };
 const queue = new Queue(name, { connection });
 let worker = null;
 let outcomes = [];
