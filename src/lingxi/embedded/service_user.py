@@ -49,7 +49,7 @@ class ServiceUser:
 
     def can_run(self, program: Path) -> bool:
         """Can this user reach and execute `program`, and PostgreSQL's programs find it?"""
-        return os.access(program, os.X_OK) if self.runs_hidden_programs else is_open(program)
+        return self.runs_hidden_programs or is_open(program)
 
     def can_enter(self, folder: Path) -> bool:
         """Can this user pass through `folder`, and is it not root?"""
