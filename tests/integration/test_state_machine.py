@@ -204,7 +204,9 @@ class Lifetimes(RuleBasedStateMachine):
         assert {p for p, item in self.model.items.items() if item.state in NOT_STARTED} <= rung
 
 
-@pytest.mark.parametrize("examples", [150, pytest.param(3_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "examples", [150, pytest.param(3_000, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])]
+)
 def test_statements_do_what_the_model_does(database_url: str, examples: int) -> None:
     with asyncio.Runner() as runner:
         Lifetimes.runner = runner
