@@ -6,15 +6,13 @@ import asyncio
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.processes import environment
+from tests.support.programs import cannot, need_program
 from tests.support.servers import DATA
 from tests.support.waiting import wait_until
 
@@ -23,11 +21,8 @@ SOURCE = Path(__file__).with_name("node")
 
 def node_modules() -> Path:
     """The installed packages; skips the test where there is no npm, unless this is CI."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        reason = "node and npm are needed to hold our queues against Node's BullMQ"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    for program in ("node", "npm"):
+        need_program(program, "to hold our queues against Node's BullMQ")
     lock = (SOURCE / "package-lock.json").read_bytes()
     folder = DATA / "node" / hashlib.sha256(lock).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,10 +43,7 @@ def _install(folder: Path) -> None:
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     if ran.returncode == 0:
         return
-    reason = f"npm could not install the packages: {ran.stderr.strip()[-500:]}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    cannot(f"npm could not install the packages: {ran.stderr.strip()[-500:]}")
 
 
 class NodePeer:

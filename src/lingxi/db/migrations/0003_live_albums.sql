@@ -1,0 +1,2 @@
+-- Live albums: what uploads, serving and collecting need beyond 0002.
+select 1;

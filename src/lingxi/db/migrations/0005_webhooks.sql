@@ -1,0 +1,2 @@
+-- Webhook endpoints and what was delivered to them.
+select 1;

@@ -1,0 +1,2 @@
+-- Fingerprints of photos, for near-duplicates and bursts.
+select 1;

@@ -1,0 +1,2 @@
+-- Steering by hand: pauses, quotas, retention, planned rounds.
+select 1;
