@@ -15,9 +15,10 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from lingxi.api.deps import ApiDeps, deps_of
+from lingxi.api.share_cookies import is_share_viewer
 from lingxi.api.signing import Signer
 from lingxi.db.session import transaction
-from lingxi.domain.errors import Forbidden, Unauthenticated
+from lingxi.domain.errors import Forbidden, NotFound, Unauthenticated
 from lingxi.services.record_audit import record_audit
 from lingxi.services.tokens import find_token, still_valid
 
@@ -47,29 +48,42 @@ class Anyone:
 
 
 async def authenticated(request: Request) -> Anyone:
-    """The caller by `Authorization: Bearer …`, else by the session cookie; Unauthenticated (40101)."""
+    """The caller by `Authorization: Bearer …`, else by the session cookie; Unauthenticated (40101).
+
+    NotFound for whoever is known by nothing but a share link.
+    """
     deps = deps_of(request)
     given = request.headers.getlist("authorization")
+    cookie = request.cookies.get(SESSION_COOKIE)
     if given:
         caller = await _by_bearer(deps, given)
-    elif cookie := request.cookies.get(SESSION_COOKIE):
+    elif cookie:
         caller = await _by_session(deps, cookie)
     else:
-        raise Unauthenticated("A token is needed: Authorization: Bearer lx_….")
-    if caller is None:
+        caller = None
+    if caller is None and not given and is_share_viewer(deps, request):
+        raise NotFound  # to the holder of a share link nothing but its album is there
+    if caller is None and (given or cookie):
         raise Unauthenticated("The token is not valid: unknown, expired or revoked.")
+    if caller is None:
+        raise Unauthenticated("A token is needed: Authorization: Bearer lx_….")
     if caller.by_session and request.method not in _SAFE_METHODS and not is_same_origin(request):
         raise Forbidden("A changing request with a session needs an Origin header that names this server.")
     return caller
 
 
+def member_of_role(caller: Anyone, role: str) -> Caller:
+    """The caller as a member of a workspace with at least this role; Forbidden (40301)."""
+    if caller.workspace_id is None:
+        raise Forbidden("An operator's token belongs to no workspace and cannot be used here.")
+    if _RANK[caller.role] < _RANK[role]:
+        raise Forbidden(f"This needs a token with the role {role} or higher.")
+    return Caller(caller.token_id, caller.role, caller.workspace_id)
+
+
 def _requiring(role: str) -> Callable[[Anyone], Awaitable[Caller]]:
     async def dependency(caller: Annotated[Anyone, Depends(authenticated)]) -> Caller:
-        if caller.workspace_id is None:
-            raise Forbidden("An operator's token belongs to no workspace and cannot be used here.")
-        if _RANK[caller.role] < _RANK[role]:
-            raise Forbidden(f"This needs a token with the role {role} or higher.")
-        return Caller(caller.token_id, caller.role, caller.workspace_id)
+        return member_of_role(caller, role)
 
     return dependency
 

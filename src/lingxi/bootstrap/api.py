@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Hashable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
-from uuid import UUID
 
 from lingxi import names
 from lingxi.api.app import create_app, create_monitoring_app
@@ -32,7 +31,7 @@ from lingxi.domain.ids import parse_uuid
 from lingxi.imaging.children import DecoderConfig, Decoders
 from lingxi.observability.logging import get_logger
 from lingxi.outbox.thread import DispatcherThread
-from lingxi.services.tokens import still_valid
+from lingxi.services.valid_grants import valid_grants
 from lingxi.settings import Settings
 from lingxi.storage import Storage, open_storage
 from lingxi.stream.hub import Hub, HubConfig
@@ -145,8 +144,7 @@ def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
 
     async def check_access(grants: Sequence[Hashable]) -> set[Hashable]:
         async with pool.acquire(timeout=5) as connection:
-            valid = await still_valid(connection, [grant for grant in grants if isinstance(grant, UUID)])
-        return set(valid)
+            return await valid_grants(connection, grants)
 
     readers = PostgresReader(open_connection), PostgresReader(open_connection)
     for reader in readers:

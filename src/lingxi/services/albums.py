@@ -29,6 +29,12 @@ async def get_album(connection: Connection, workspace_id: UUID, album_id: UUID) 
     return album_of(row)
 
 
+async def find_album(connection: Connection, album_id: UUID) -> Album | None:
+    """The album of any workspace, for who holds a link to it; None when there is none, or it was deleted."""
+    row = await connection.fetchrow(sql("albums/find"), album_id)
+    return None if row is None else album_of(row)
+
+
 async def list_albums(
     connection: Connection, workspace_id: UUID, *, after: tuple[datetime, UUID] | None, limit: int
 ) -> list[Album]:

@@ -22,7 +22,8 @@ from lingxi.broker.hints import Hints
 from lingxi.db.session import connect, create_pool
 from lingxi.processors.demo_drill import DRILL
 from lingxi.processors.registry import Registry
-from lingxi.services.tokens import create_token, still_valid
+from lingxi.services.tokens import create_token
+from lingxi.services.valid_grants import valid_grants
 from lingxi.services.workspaces import create_workspace
 from lingxi.storage import open_storage
 from lingxi.stream.hub import Hub, HubConfig
@@ -118,7 +119,7 @@ def _readers(database_url: str) -> tuple[PostgresReader, PostgresReader]:
 def _checker(pool: Any) -> Any:
     async def check(grants: Sequence[Hashable]) -> set[Hashable]:
         async with pool.acquire() as connection:
-            return set(await still_valid(connection, [g for g in grants if isinstance(g, UUID)]))
+            return await valid_grants(connection, grants)
 
     return check
 
