@@ -21,10 +21,11 @@ from typing import Any
 from lingxi.imaging import limits
 from lingxi.imaging.admission import Admission
 from lingxi.imaging.child import INSPECT, VARIANT_KINDS, VARIANTS
-from lingxi.imaging.child_process import Child, ChildDiedError
+from lingxi.imaging.child_process import Decoder
 from lingxi.imaging.errors import ImageError
 from lingxi.imaging.facts import ImageFacts, MadePhoto, MadeVariant
 from lingxi.observability.logging import get_logger
+from lingxi.sandbox.host import ChildDiedError
 
 VARIANT_TYPE = "image/jpeg"
 
@@ -52,8 +53,8 @@ class Decoders:
         self._turns = asyncio.Semaphore(config.children)
         self._admission = Admission(config.decoded_bytes_at_once)
         self.deaths: Counter[str] = Counter()  # of children, by the code of the picture that it cost
-        self._idle: list[Child] = []
-        self._ended: list[Child] = []  # killed and not reaped yet
+        self._idle: list[Decoder] = []
+        self._ended: list[Decoder] = []  # killed and not reaped yet
         self._closed = False
 
     @property
@@ -111,7 +112,7 @@ class Decoders:
             raise ImageError(answer["code"], answer["detail"])
         return answer
 
-    async def _ask(self, child: Child, what: bytes, descriptors: Sequence[int]) -> dict[str, Any] | None:
+    async def _ask(self, child: Decoder, what: bytes, descriptors: Sequence[int]) -> dict[str, Any] | None:
         """The answer; None when the child had died before it took the picture, which then is not to blame."""
         try:
             async with asyncio.timeout(self._config.time_limit_seconds) as timer:
@@ -135,7 +136,7 @@ class Decoders:
         self._give_back(child, answer)
         return answer
 
-    async def _proceed(self, child: Child, needed_bytes: int, timer: asyncio.Timeout) -> dict[str, Any]:
+    async def _proceed(self, child: Decoder, needed_bytes: int, timer: asyncio.Timeout) -> dict[str, Any]:
         """Let it decode when there is room. The time limit stands still meanwhile."""
         now = asyncio.get_running_loop().time
         left_seconds = (timer.when() or now()) - now()
@@ -144,13 +145,13 @@ class Decoders:
             timer.reschedule(now() + left_seconds)
             return await child.proceed()
 
-    async def _take(self) -> Child:
+    async def _take(self) -> Decoder:
         while self._idle:
             child = self._idle.pop()
             if child.process.poll() is None:
                 return child
             self._end(child, "died_idle")
-        child = Child(self._config.memory_limit_bytes)
+        child = Decoder(self._config.memory_limit_bytes)
         try:
             async with asyncio.timeout(self._config.start_limit_seconds):
                 await child.ready()
@@ -162,7 +163,7 @@ class Decoders:
             raise
         return child
 
-    def _give_back(self, child: Child, answer: dict[str, Any]) -> None:
+    def _give_back(self, child: Decoder, answer: dict[str, Any]) -> None:
         child.pictures += 1
         if answer.get("code") == "decoder_crashed":  # it lives, and nobody knows in what state
             self._end(child, "failed", "decoder_crashed")
@@ -175,7 +176,7 @@ class Decoders:
         else:
             self._idle.append(child)
 
-    def _end(self, child: Child, reason: str, code: str | None = None) -> None:
+    def _end(self, child: Decoder, reason: str, code: str | None = None) -> None:
         child.kill()
         if code is not None:
             self.deaths[code] += 1
