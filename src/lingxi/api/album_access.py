@@ -14,7 +14,7 @@ from starlette.requests import Request
 from lingxi.api.auth import Anyone, authenticated, member_of_role
 from lingxi.api.deps import ApiDeps, deps_of
 from lingxi.api.reading import id_of
-from lingxi.api.share_cookies import share_of
+from lingxi.api.share_cookies import count_share_request, share_of
 from lingxi.db.session import Connection
 from lingxi.domain.errors import LingxiError, NotFound, Unauthenticated
 from lingxi.domain.ids import parse_uuid
@@ -92,6 +92,7 @@ async def _by_share(deps: ApiDeps, request: Request, text: str) -> AlbumAccess |
     grant = None if album_id is None else share_of(deps, request, album_id)
     if album_id is None or grant is None:
         return None
+    count_share_request(request)
     async with deps.pool.acquire(timeout=5) as connection:
         album = await _shared_album(connection, grant.share_id, album_id)
     return AlbumAccess(

@@ -12,6 +12,8 @@ from lingxi.api.deps import ApiDeps
 from lingxi.api.limits import BodyLimits, RequestShape
 from lingxi.api.monitor import QueueMonitor
 from lingxi.api.problems import Problems, on_http_exception, on_validation_error
+from lingxi.api.rates import AddressRates
+from lingxi.api.remembered_access import KnownTokens
 from lingxi.api.routes import access, monitoring, objects, stream, tasks
 from lingxi.observability.http import RequestMetrics
 
@@ -52,6 +54,9 @@ def _build(deps: ApiDeps, routers: list[APIRouter], *, any_host: bool = False) -
     )
     app.state.deps = deps
     app.state.changes = Changes(deps.pool)
+    app.state.known_tokens = KnownTokens()
+    app.state.share_requests = AddressRates(config.share_requests_per_minute)
+    app.state.share_exchanges = AddressRates(config.share_exchanges_per_minute)
     app.state.monitor = QueueMonitor(deps.pool, deps.redis, config.queues)
     app.state.metrics_registry = registry
     app.state.routes = [route for router in routers for route in router.routes]

@@ -23,6 +23,8 @@ from lingxi.services.record_audit import record_audit
 from lingxi.services.tokens import find_token, still_valid
 
 SESSION_COOKIE = "lingxi_session"
+NO_TOKEN = Unauthenticated("A token is needed: Authorization: Bearer lx_….")
+BAD_TOKEN = Unauthenticated("The token is not valid: unknown, expired or revoked.")
 _MAX_TOKEN_CHARACTERS = 200
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _RANK = {"viewer": 1, "editor": 2, "admin": 3}
@@ -64,9 +66,9 @@ async def authenticated(request: Request) -> Anyone:
     if caller is None and not given and is_share_viewer(deps, request):
         raise NotFound  # to the holder of a share link nothing but its album is there
     if caller is None and (given or cookie):
-        raise Unauthenticated("The token is not valid: unknown, expired or revoked.")
+        raise BAD_TOKEN
     if caller is None:
-        raise Unauthenticated("A token is needed: Authorization: Bearer lx_….")
+        raise NO_TOKEN
     if caller.by_session and request.method not in _SAFE_METHODS and not is_same_origin(request):
         raise Forbidden("A changing request with a session needs an Origin header that names this server.")
     return caller
@@ -107,13 +109,24 @@ AnyCaller = Annotated[Anyone, Depends(authenticated)]
 
 
 # ── by bearer token ──────────────────────────────────────────────────────────────────────────────────────
-async def _by_bearer(deps: ApiDeps, given: list[str]) -> Anyone | None:
+def bearer_secret(given: list[str]) -> str | None:
+    """The secret in the Authorization headers of a request; None unless there is one, and it may be a token."""
     scheme, _, secret = given[0].partition(" ")
     if len(given) > 1 or scheme.lower() != "bearer" or not 0 < len(secret) <= _MAX_TOKEN_CHARACTERS:
         return None
+    return secret.strip()
+
+
+async def find_bearer(deps: ApiDeps, secret: str) -> Anyone | None:
+    """Who holds this token; None when it is unknown, expired or revoked."""
     async with deps.pool.acquire(timeout=5) as connection:
-        token = await find_token(connection, secret.strip())
+        token = await find_token(connection, secret)
     return None if token is None else Anyone(token.id, token.role, token.workspace_id, by_session=False)
+
+
+async def _by_bearer(deps: ApiDeps, given: list[str]) -> Anyone | None:
+    secret = bearer_secret(given)
+    return None if secret is None else await find_bearer(deps, secret)
 
 
 # ── by session ───────────────────────────────────────────────────────────────────────────────────────────
@@ -150,18 +163,24 @@ async def session_of(deps: ApiDeps, request: Request) -> Anyone | None:
     return await _by_session(deps, cookie) if cookie else None
 
 
-async def _by_session(deps: ApiDeps, cookie: str) -> Anyone | None:
+def open_session_cookie(deps: ApiDeps, cookie: str) -> Anyone | None:
+    """Who a genuine session cookie names; whether the token behind it still holds is asked elsewhere."""
     payload = Signer(deps.config.secret_keys).open("session", cookie)
     if payload is None:
         return None
     token_id, workspace, role, expires_at = orjson.loads(payload)
     if expires_at <= deps.clock():
         return None
-    async with deps.pool.acquire(timeout=5) as connection:
-        valid = await still_valid(connection, [UUID(token_id)])
-    if not valid:
-        return None
     return Anyone(UUID(token_id), role, None if workspace is None else UUID(workspace), by_session=True)
+
+
+async def _by_session(deps: ApiDeps, cookie: str) -> Anyone | None:
+    caller = open_session_cookie(deps, cookie)
+    if caller is None:
+        return None
+    async with deps.pool.acquire(timeout=5) as connection:
+        valid = await still_valid(connection, [caller.token_id])
+    return caller if valid else None
 
 
 def is_same_origin(request: Request) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
+from lingxi.api.album_memory import AlbumMemory
 from lingxi.api.limits import Limits
 from lingxi.broker.client import RedisClient
 from lingxi.broker.hints import Hints
@@ -30,6 +31,8 @@ class ApiConfig:
     allowed_hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1")
     limits: Limits = field(default_factory=Limits)
     session_seconds: int = 12 * 3600
+    share_requests_per_minute: int = 6_000  # of one address, with share links
+    share_exchanges_per_minute: int = 120
     stream_token_seconds: int = 300
     serve_monitoring: bool = True
     queues: Sequence[str] = QUEUES
@@ -47,6 +50,7 @@ class ApiDeps:
     storage: Storage
     hub: Hub
     stream_tokens: StreamTokens
+    albums: AlbumMemory
     clock: Callable[[], float] = time.time
 
 

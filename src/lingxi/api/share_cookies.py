@@ -5,14 +5,17 @@ itself is a page (`/s/{secret}`), which calls `open_share`.
 """
 
 from dataclasses import dataclass
+from math import ceil
 from uuid import UUID
 
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from lingxi.api.deps import ApiDeps
+from lingxi.api.deps import ApiDeps, deps_of
+from lingxi.api.rates import AddressRates
 from lingxi.api.signing import Signer
+from lingxi.domain.errors import OverLimit
 from lingxi.services.share_links import find_share_link
 
 COOKIE_PREFIX = "lingxi_share_"
@@ -59,8 +62,13 @@ def cookie_name(album_id: UUID) -> str:
     return COOKIE_PREFIX + album_id.hex
 
 
-async def open_share(deps: ApiDeps, secret: str) -> OpenedShare | None:
-    """Exchange a secret for a cookie; None when it is unknown, expired or revoked, or its album is deleted."""
+async def open_share(request: Request, secret: str) -> OpenedShare | None:
+    """Exchange a secret for a cookie; None when it is unknown, expired or revoked, or its album is deleted.
+
+    Raises OverLimit (429) when the request's address has tried too often.
+    """
+    deps = deps_of(request)
+    _count(request, request.app.state.share_exchanges)
     if not 0 < len(secret) <= _MAX_SECRET_CHARACTERS:
         return None
     async with deps.pool.acquire(timeout=5) as connection:
@@ -86,6 +94,17 @@ def is_share_viewer(deps: ApiDeps, request: Request) -> bool:
     """Does the request carry a genuine cookie of any album? To its holder nothing else is there: 404, never 401."""
     values = [value for name, value in request.cookies.items() if name.startswith(COOKIE_PREFIX)]
     return any(_grant_of(deps, value) is not None for value in values[:_MAX_COOKIES])
+
+
+def count_share_request(request: Request) -> None:
+    """A request in the name of a share link; OverLimit (42901, with Retry-After) when its address asks too often."""
+    _count(request, request.app.state.share_requests)
+
+
+def _count(request: Request, rates: AddressRates) -> None:
+    wait = rates.wait_seconds(request.client.host if request.client else "")
+    if wait:
+        raise OverLimit("Too many requests from this address; wait a little.", retry_after_seconds=ceil(wait))
 
 
 def _grant_of(deps: ApiDeps, value: str) -> ShareGrant | None:

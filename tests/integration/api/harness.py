@@ -13,6 +13,7 @@ from uuid import UUID
 import asyncpg
 import httpx
 
+from lingxi.api.album_memory import AlbumMemory
 from lingxi.api.app import create_app, create_monitoring_app
 from lingxi.api.deps import ApiConfig, ApiDeps
 from lingxi.api.limits import Limits
@@ -98,6 +99,7 @@ async def open_api(
         storage=open_storage(f"file://{folder}/objects"),
         hub=hub,
         stream_tokens=StreamTokens([SECRET]),
+        albums=AlbumMemory(pool),
     )
     async with contextlib.AsyncExitStack() as stack:
         url = await stack.enter_async_context(_serve(create_app(deps)))
