@@ -5,11 +5,11 @@ import hashlib
 from collections.abc import Hashable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
-
 from uuid import UUID
+
 from lingxi import names
-from lingxi.api.app import create_app, create_monitoring_app
 from lingxi.api.album_memory import AlbumMemory
+from lingxi.api.app import create_app, create_monitoring_app
 from lingxi.api.auth import SESSION_COOKIE, is_same_origin, session_of, start_session
 from lingxi.api.deps import ApiConfig, ApiDeps
 from lingxi.api.limits import Limits
@@ -137,12 +137,12 @@ async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
         storage=storage,
         hub=_hub(settings, pool, stack),
         stream_tokens=StreamTokens(keys),
+        albums=AlbumMemory(pool),
     )
 
 
 def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
     async def open_connection() -> Any:
-        albums=AlbumMemory(pool),
         return await connect(settings.database_url, name="lingxi-stream", hot=True)
 
     async def check_access(grants: Sequence[Hashable]) -> set[Hashable]:
@@ -154,15 +154,6 @@ def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
         stack.push_async_callback(reader.close)
     config = HubConfig(
         poll_seconds=settings.stream_poll_ms / 1000,
-    readers = PostgresReader(open_connection), PostgresReader(open_connection)
-    for reader in readers:
-        stack.push_async_callback(reader.close)
-    config = HubConfig(
-        poll_seconds=settings.stream_poll_ms / 1000,
-    async def write_first_frames(times: Mapping[UUID, datetime]) -> None:
-        async with pool.acquire(timeout=5) as connection:
-            await record_first_frames(connection, times)
-
         heartbeat_seconds=settings.stream_heartbeat_seconds,
         access_check_seconds=settings.stream_access_check_seconds,
     )
@@ -172,24 +163,25 @@ def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
 def _listen_to_hints(
     settings: Settings, deps: ApiDeps, dispatcher: DispatcherThread, stack: AsyncExitStack
 ) -> None:
+    hub, albums = deps.hub, deps.albums
+
     def heard(channel: str, payload: bytes) -> None:
         match channel:
             case names.HINT_OUTBOX:
                 dispatcher.wake()
             case names.HINT_TASKS:
-    hub, albums = deps.hub, deps.albums
-
                 hub.hint(_ids(payload))
             case names.HINT_ALBUMS:
                 albums.doubt(_ids(payload))
             case names.HINT_ACCESS:
                 hub.hint_access()
+                albums.doubt_access()
             case names.PROGRESS_CHANNEL:
                 hub.item_progress(payload)
 
     def connected() -> None:
         hub.hint_all()
-                albums.doubt_access()
+        albums.doubt_all()
         dispatcher.wake()
 
     channels = (
@@ -197,19 +189,18 @@ def _listen_to_hints(
     )  # fmt: skip
     listener = HintListener(settings.redis_url, channels, heard, connected)
     listener.start()
-        albums.doubt_all()
     stack.push_async_callback(listener.stop)
+
+
+def _ids(payload: bytes) -> list[UUID]:
+    """The ids of a hint; nonsense is dropped."""
+    return [one for text in payload.decode("ascii", "replace").split(",") if (one := parse_uuid(text))]
 
 
 def _pages_deps(deps: ApiDeps) -> PagesDeps:
     async def sign_in(secret: str) -> Session | None:
         session = await start_session(deps, secret)
         return None if session is None else Session(*session)
-
-def _ids(payload: bytes) -> list[UUID]:
-    """The ids of a hint; nonsense is dropped."""
-    return [one for text in payload.decode("ascii", "replace").split(",") if (one := parse_uuid(text))]
-
 
     async def who(request: Any) -> SignedIn | None:
         caller = await session_of(deps, request)
