@@ -124,6 +124,18 @@ class Settings(BaseSettings):
     )
     max_body_bytes: int = Field(16 * MEBIBYTE, ge=1_024, description="Largest JSON body of a request.")
     max_object_bytes: int = Field(2_048 * MEBIBYTE, ge=1, description="Largest object that may be uploaded.")
+    max_photo_bytes: int = Field(
+        512 * MEBIBYTE,
+        ge=1_024,
+        le=512 * MEBIBYTE,
+        description="Largest original of a photo that may be uploaded.",
+    )
+    max_photos_per_upload: int = Field(
+        1_000, ge=1, le=10_000, description="Files that one form of photos may hold."
+    )
+    max_upload_bytes: int = Field(
+        16_384 * MEBIBYTE, ge=1_024, description="Largest form of photos, all its files together."
+    )
     body_timeout_seconds: float = Field(
         30.0,
         ge=0.1,

@@ -14,10 +14,17 @@ from lingxi.api.monitor import QueueMonitor
 from lingxi.api.problems import Problems, on_http_exception, on_validation_error
 from lingxi.api.rates import AddressRates
 from lingxi.api.remembered_access import KnownTokens
-from lingxi.api.routes import access, monitoring, objects, stream, tasks
+from lingxi.api.routes import access, monitoring, objects, stream, tasks, uploads
 from lingxi.observability.http import RequestMetrics
 
-API_ROUTERS = (tasks.router, stream.router, objects.router, access.router, monitoring.probes)
+API_ROUTERS = (
+    tasks.router,
+    stream.router,
+    objects.router,
+    uploads.router,
+    access.router,
+    monitoring.probes,
+)
 
 
 def create_app(deps: ApiDeps) -> FastAPI:

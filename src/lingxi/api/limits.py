@@ -6,6 +6,7 @@ refused before its body is looked at, and an upload streams through.
 
 import asyncio
 import ipaddress
+import re
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ KIB = 1024
 _LINGER_BYTES = 1024 * KIB
 _LINGER_SECONDS = 1.0
 _SMALL_BODY_BYTES = 64 * KIB
+_PHOTO_UPLOAD = re.compile(r"/api/v1/albums/[^/]+/(photos|uploads(/[^/]+)?)")
 
 
 class ClientGone(Exception):
@@ -29,11 +31,14 @@ class Limits:
     """Bytes and seconds that one request may take.
 
     A body may be silent for `body_timeout_seconds` and must be complete within twice that; an upload gets more time the
-    more of it has come, at `min_upload_bytes_per_second`.
+    more of it has come, at `min_upload_bytes_per_second`. `max_upload_bytes` is of a whole form of photos.
     """
 
     max_body_bytes: int = 16 * KIB * KIB
     max_object_bytes: int = 1024 * KIB * KIB
+    max_photo_bytes: int = 512 * KIB * KIB
+    max_photos: int = 1000
+    max_upload_bytes: int = 16 * KIB * KIB * KIB
     max_url_bytes: int = 8 * KIB
     max_header_bytes: int = 32 * KIB
     max_headers: int = 100
@@ -105,14 +110,22 @@ class BodyLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = _Body(scope, receive, self._limits, upload=scope["path"].startswith(self._object_prefix))
+        body = _Body(scope, receive, self._limits, self._upload_limit_bytes(scope["path"]))
         await self._app(scope, body.receive, _ClosingSend(send, body))
+
+    def _upload_limit_bytes(self, path: str) -> int | None:
+        """The limit of a body that is streamed; None for JSON."""
+        if path.startswith(self._object_prefix):
+            return self._limits.max_object_bytes
+        return self._limits.max_upload_bytes if _PHOTO_UPLOAD.fullmatch(path) else None
 
 
 class _Body:
     """The request's body as the route reads it."""
 
-    def __init__(self, scope: Scope, receive: Receive, limits: Limits, *, upload: bool) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, limits: Limits, upload_limit_bytes: int | None
+    ) -> None:
         headers = dict(scope["headers"])
         declared = headers.get(b"content-length", b"")
         self.declared_bytes = int(declared) if declared.isdigit() else None
@@ -121,8 +134,8 @@ class _Body:
         self._first = True
         self._receive = receive
         self._limits = limits
-        self._upload = upload
-        self._limit_bytes = limits.max_object_bytes if upload else limits.max_body_bytes
+        self._upload = upload_limit_bytes is not None
+        self._limit_bytes = limits.max_body_bytes if upload_limit_bytes is None else upload_limit_bytes
         self._received_bytes = 0
         self._started: float | None = None
 

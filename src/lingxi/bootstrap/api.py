@@ -125,6 +125,9 @@ async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
             limits=Limits(
                 max_body_bytes=settings.max_body_bytes,
                 max_object_bytes=settings.max_object_bytes,
+                max_photo_bytes=settings.max_photo_bytes,
+                max_photos=settings.max_photos_per_upload,
+                max_upload_bytes=settings.max_upload_bytes,
                 body_timeout_seconds=settings.body_timeout_seconds,
             ),
             serve_monitoring=not settings.metrics_bind,

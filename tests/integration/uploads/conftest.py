@@ -1,0 +1,37 @@
+"""A served API with an album to upload into."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lingxi.api.limits import Limits
+from lingxi.services.albums import create_album
+from tests.integration.api.harness import World, make_world, open_api
+from tests.integration.uploads.stage import Stage
+
+LIMITS = Limits(
+    max_photo_bytes=256 * 1024, max_photos=12, max_upload_bytes=1024 * 1024, body_timeout_seconds=0.5
+)
+
+
+@pytest.fixture
+async def world(pool: Any) -> World:
+    return await make_world(pool)
+
+
+@pytest.fixture
+async def stage(
+    database_url: str, redis_url: str, world: World, pool: Any, tmp_path: Path
+) -> AsyncIterator[Stage]:
+    """The API, an album of ours, and our editor's client."""
+    async with pool.acquire() as connection:
+        album = await create_album(connection, world.ours.workspace_id, "A wedding")
+    async with (
+        open_api(database_url, redis_url, tmp_path, limits=LIMITS) as api,
+        api.client(world.ours.editor) as client,
+    ):
+        yield Stage(api, world, pool, album.id, client, tmp_path / "objects")
