@@ -3,6 +3,7 @@
     <root>/objects/<first 2 hex digits>/<key>     finished, never changed; random keys
     <root>/named/<key>                            likewise; composed keys, with their slashes as folders
     <root>/unfinished/<random>                    being written, or left by a crash
+    <root>/media/<name>                           not ours: put there by its owner, to be registered and read
 
 A put writes and fsyncs the unfinished file, renames it, and fsyncs the folder: after that a power cut loses
 nothing, and before it a reader finds nothing. All file work is done by threads of our own, so that a slow disk
@@ -12,33 +13,37 @@ stalls no event loop.
 import asyncio
 import contextlib
 import errno
-import hashlib
+import itertools
 import os
 import shutil
-import threading
+import stat
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from lingxi.observability import failpoints
-from lingxi.storage.errors import ObjectMissing, ObjectTooLarge, StorageUnavailable
-from lingxi.storage.port import CHUNK_BYTES, StoredBytes, check_key, check_prefix, is_random_key, new_key
+from lingxi.storage.checking import check_by_trying
+from lingxi.storage.errors import ObjectMissing
+from lingxi.storage.local_reader import LocalReader, OpenFile
+from lingxi.storage.local_upload import LocalUpload, make_folder, sync_folder, unavailable
+from lingxi.storage.port import (
+    CHUNK_BYTES,
+    MEDIA,
+    Listed,
+    SignedRequest,
+    Stat,
+    StoredBytes,
+    check_key,
+    check_prefix,
+    check_readable_key,
+    is_random_key,
+    new_key,
+)
 
 _THREADS: Final = 4
-_REASONS: Final = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EFBIG: "the file system takes no file of this size",
-    errno.EROFS: "the file system is read-only",
-    errno.EACCES: "this user may not use the folder",
-    errno.EPERM: "this user may not use the folder",
-    errno.EIO: "the disk reports an error",
-    errno.EMFILE: "this process has too many open files",
-    errno.ENFILE: "the machine has too many open files",
-}
-
+_LIST_BATCH: Final = 500
 ResultT = TypeVar("ResultT")
 
 
@@ -55,7 +60,7 @@ class LocalStorage:
     ) -> StoredBytes:
         """See `Storage.put`."""
         key = key or new_key()
-        upload = _Upload(self._unfinished, key, self._path(key), max_bytes)
+        upload = LocalUpload(self._unfinished, key, self._path(key), max_bytes)
         try:
             await self._run(upload.begin)
             block = bytearray()
@@ -75,14 +80,14 @@ class LocalStorage:
 
     async def open(self, key: str, *, start: int = 0, length: int | None = None) -> "LocalReader":
         """See `Storage.open`."""
-        path = self._path(key)
-        call = self._loop_call(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        path = self._readable(key)
+        call = self._loop_call(_open_file, path)
         try:
-            file = _OpenFile(await asyncio.shield(call))
-        except FileNotFoundError as error:
+            file = OpenFile(await asyncio.shield(call))
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise ObjectMissing("no bytes are stored under this key") from error
         except OSError as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
         except asyncio.CancelledError:
             call.add_done_callback(_close_opened)  # a thread may still open it
             raise
@@ -95,7 +100,7 @@ class LocalStorage:
             path = self._path(key)
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
 
         await self._run(remove)
 
@@ -109,10 +114,64 @@ class LocalStorage:
                 path.unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
             if folder.parent.is_dir():
-                _sync_folder(folder.parent)
+                sync_folder(folder.parent)
             return len(files)
 
         return await self._run(remove)
+
+    async def stat(self, key: str) -> Stat:
+        """See `Storage.stat`."""
+        path = self._readable(key)
+
+        def look() -> Stat:
+            descriptor = _open_file(path)
+            try:
+                status = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+            return Stat(status.st_size, status.st_mtime, not key.startswith(MEDIA))
+
+        try:
+            return await self._loop_call(look)
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            raise ObjectMissing("no bytes are stored under this key") from error
+        except OSError as error:
+            raise unavailable(error) from error
+
+    async def list_keys(self, prefix: str = "", *, older_than_seconds: float = 0.0) -> AsyncIterator[Listed]:
+        """See `Storage.list_keys`."""
+        named = self._root / "named"
+        files = _files_in(named / check_prefix(prefix) if prefix else self._root / "objects")
+        newest = time.time() - older_than_seconds
+        while batch := await self._run(lambda: list(itertools.islice(files, _LIST_BATCH))):
+            for path, size_bytes, modified_at in batch:
+                if modified_at <= newest:
+                    key = path.relative_to(named).as_posix() if prefix else path.name
+                    yield Listed(key, size_bytes, modified_at)
+
+    async def move(self, key: str, new_key: str) -> None:
+        """See `Storage.move`."""
+        source, target = self._path(key), self._path(new_key)
+
+        def rename() -> None:
+            if not source.exists():
+                raise ObjectMissing("no bytes are stored under this key")
+            make_folder(target.parent)
+            os.rename(source, target)
+            sync_folder(target.parent)
+            sync_folder(source.parent)
+
+        await self._run(rename)
+
+    async def signed_put(self, key: str, *, size_bytes: int, lifetime_seconds: int) -> SignedRequest | None:
+        """See `Storage.signed_put`: a folder has no address."""
+        return None
+
+    async def signed_get(
+        self, key: str, *, lifetime_seconds: int, file_name: str, content_type: str
+    ) -> SignedRequest | None:
+        """See `Storage.signed_get`: a folder has no address."""
+        return None
 
     async def sweep_unfinished(self, *, older_than_seconds: float) -> int:
         """See `Storage.sweep_unfinished`. Age is that of the last write."""
@@ -130,18 +189,7 @@ class LocalStorage:
 
     async def check(self) -> None:
         """See `Storage.check`."""
-        written = b"lingxi"
-
-        async def chunks() -> AsyncIterator[bytes]:
-            yield written
-
-        stored = await self.put(chunks(), max_bytes=len(written))
-        try:
-            reader = await self.open(stored.key)
-            if b"".join([chunk async for chunk in reader]) != written:
-                raise StorageUnavailable("storage gives back other bytes than were written")
-        finally:
-            await self.delete(stored.key)
+        await check_by_trying(self)
 
     async def close(self) -> None:
         """Wait for file work under way."""
@@ -151,6 +199,10 @@ class LocalStorage:
         check_key(key)
         return self._root / "objects" / key[:2] / key if is_random_key(key) else self._root / "named" / key
 
+    def _readable(self, key: str) -> Path:
+        check_readable_key(key)
+        return self._root / "media" / key.removeprefix(MEDIA) if key.startswith(MEDIA) else self._path(key)
+
     def _loop_call(self, work: Callable[..., ResultT], *arguments: object) -> "asyncio.Future[ResultT]":
         return asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
@@ -158,162 +210,30 @@ class LocalStorage:
         try:
             return await self._loop_call(work, *arguments)
         except OSError as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
 
 
-class LocalReader:
-    """An open file, read chunk by chunk; see `ObjectReader`."""
-
-    def __init__(
-        self,
-        run: Callable[..., Coroutine[Any, Any, bytes]],
-        file: "_OpenFile",
-        start: int,
-        length: int | None,
-    ) -> None:
-        self.size_bytes = file.size_bytes
-        self._run = run
-        self._file = file
-        self._position = start
-        self._end = file.size_bytes if length is None else min(file.size_bytes, start + length)
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            while self._position < self._end:
-                chunk = await self._run(
-                    self._file.read, min(CHUNK_BYTES, self._end - self._position), self._position
-                )
-                if not chunk:
-                    raise StorageUnavailable("a stored file ended before its size")
-                self._position += len(chunk)
-                yield chunk
-        finally:
-            await self.close()
-
-    async def close(self) -> None:
-        """See `ObjectReader.close`."""
-        self._file.close()
-
-
-class _OpenFile:
-    """A descriptor that is read in threads; never closed under a read, since its number may be given out anew."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._lock = threading.Lock()
-        self._reading = False
-        self._closed = False
-        self.size_bytes = os.fstat(descriptor).st_size
-
-    def read(self, size: int, position: int) -> bytes:
-        with self._lock:
-            if self._closed:
-                return b""
-            self._reading = True
-        try:
-            return os.pread(self._descriptor, size, position)
-        finally:
-            with self._lock:
-                self._reading = False
-                if self._closed:
-                    os.close(self._descriptor)
-
-    def close(self) -> None:
-        with self._lock:
-            if not self._closed and not self._reading:
-                os.close(self._descriptor)
-            self._closed = True
-
-
-class _Upload:
-    """One put. Its methods run in threads, one at a time; after `discard` none of them does anything."""
-
-    def __init__(self, unfinished: Path, key: str, final: Path, max_bytes: int) -> None:
-        self._key = key
-        self._temporary = unfinished / new_key()
-        self._final = final
-        self._finished = False
-        self._max_bytes = max_bytes
-        self._size_bytes = 0
-        self._sha256 = hashlib.sha256()
-        self._descriptor: int | None = None
-        self._discarded = False
-        self._lock = threading.Lock()
-
-    def begin(self) -> None:
-        with self._lock:
-            if not self._discarded:
-                _make_folder(self._temporary.parent)
-                _make_folder(self._final.parent)
-                self._descriptor = os.open(
-                    self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-                )
-
-    def write(self, block: bytearray) -> None:
-        with self._lock:
-            if self._discarded or self._descriptor is None:
-                return
-            self._size_bytes += len(block)
-            if self._size_bytes > self._max_bytes:
-                raise ObjectTooLarge(self._max_bytes)
-            self._sha256.update(block)
-            view = memoryview(block)
-            while view:
-                view = view[os.write(self._descriptor, view) :]
-
-    def finish(self) -> StoredBytes:
-        with self._lock:
-            if not self._discarded and self._descriptor is not None:
-                os.fsync(self._descriptor)
-                failpoints.reach_sync("storage.before_rename")
-                os.rename(self._temporary, self._final)
-                self._finished = True
-                _sync_folder(self._final.parent)
-                self._close()
-            return StoredBytes(self._key, self._size_bytes, self._sha256.digest())
-
-    def discard(self) -> None:
-        with self._lock:
-            self._discarded = True
-            with contextlib.suppress(
-                OSError
-            ):  # what cannot be removed now is an orphan, and is collected later
-                self._close()
-                if self._finished and is_random_key(
-                    self._key
-                ):  # a composed key may be somebody else's by now
-                    self._final.unlink(missing_ok=True)
-                self._temporary.unlink(missing_ok=True)
-
-    def _close(self) -> None:
-        if self._descriptor is not None:
-            descriptor, self._descriptor = self._descriptor, None
-            os.close(descriptor)
-
-
-def _make_folder(folder: Path) -> None:
-    """mkdir -p, with each new entry durable in its parent."""
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
+def _open_file(path: Path) -> int:
+    """A descriptor of a regular file; a pipe or a device would be waited for, and a link may lead anywhere."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return descriptor
+
+
+def _files_in(folder: Path) -> Iterator[tuple[Path, int, float]]:
+    """All files below it with size and time of their last write, a folder at a time; what goes away meanwhile is left out."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files_in(Path(entry.path))
+            elif entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    yield Path(entry.path), status.st_size, status.st_mtime
 
 
 def _close_opened(call: "asyncio.Future[int]") -> None:
     if call.exception() is None:
         os.close(call.result())
-
-
-def _unavailable(error: OSError) -> StorageUnavailable:
-    number = error.errno or 0
-    return StorageUnavailable(f"storage cannot serve: {_REASONS.get(number) or os.strerror(number)}")

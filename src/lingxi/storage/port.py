@@ -1,12 +1,13 @@
 """The port: what every object storage can do.
 
 Keys are made here and are random, or they are composed of ids and digests by us: what people call an object is a row in
-PostgreSQL and never becomes a part of a path.
+PostgreSQL and never becomes a part of a path. The one exception are media that lie beside our objects and were
+registered: their keys are `media:` and the name that their owner gave them. They are read, and never written or removed.
 """
 
 import re
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -16,6 +17,8 @@ _RANDOM_KEY = re.compile(r"[0-9a-f]{32}")
 _PART = r"[a-z0-9](?:[a-z0-9_-]|\.(?!\.))*"  # no dot at the start, no two in a row
 _COMPOSED_KEY = re.compile(rf"{_PART}(?:/{_PART})+")
 MAX_KEY_CHARACTERS = 512
+MEDIA: Final = "media:"
+MAX_MEDIA_BYTES: Final = 1024  # of a name: S3's own limit
 
 
 def new_key() -> str:
@@ -26,6 +29,20 @@ def new_key() -> str:
 def check_key(key: str) -> str:
     """The key itself; ValueError when it is none of ours (and might be a path)."""
     if len(key) > MAX_KEY_CHARACTERS or not (_RANDOM_KEY.fullmatch(key) or _COMPOSED_KEY.fullmatch(key)):
+        raise ValueError(f"{key!r} is no storage key")
+    return key
+
+
+def check_readable_key(key: str) -> str:
+    """The key itself; ValueError when it is neither one of ours nor that of registered media."""
+    if not key.startswith(MEDIA):
+        return check_key(key)
+    name = key.removeprefix(MEDIA)
+    if (
+        not 0 < len(name.encode("utf-8", "replace")) <= MAX_MEDIA_BYTES
+        or any(part in ("", ".", "..") for part in name.split("/"))
+        or not name.isprintable()
+    ):
         raise ValueError(f"{key!r} is no storage key")
     return key
 
@@ -49,6 +66,33 @@ class StoredBytes:
     key: str
     size_bytes: int
     sha256: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An object as a listing shows it. `modified_at` is in seconds since 1970, by the storage's clock."""
+
+    key: str
+    size_bytes: int
+    modified_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What storage itself says of an object. `ours`: it was put by this service, and not by somebody beside it."""
+
+    size_bytes: int
+    modified_at: float
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SignedRequest:
+    """A request that whoever has it may make until it expires, with exactly these headers."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
 
 
 class ObjectReader(Protocol):
@@ -80,7 +124,8 @@ class Storage(Protocol):
     async def open(self, key: str, *, start: int = 0, length: int | None = None) -> ObjectReader:
         """Read `length` bytes (default: the rest) from byte `start` on.
 
-        Raises ObjectMissing, StorageUnavailable. An open reader goes on although the object is deleted meanwhile.
+        Raises ObjectMissing, StorageUnavailable. When the object is deleted meanwhile, an open reader goes on with its
+        bytes or raises StorageUnavailable; it never ends early without saying so.
         """
 
     async def delete(self, key: str) -> None:
@@ -88,6 +133,27 @@ class Storage(Protocol):
 
     async def delete_prefix(self, prefix: str) -> int:
         """Remove all bytes whose composed keys begin with `prefix` (`…/`); answers how many. Raises StorageUnavailable."""
+
+    async def stat(self, key: str) -> Stat:
+        """What storage says of the object. Raises ObjectMissing, StorageUnavailable."""
+
+    def list_keys(self, prefix: str = "", *, older_than_seconds: float = 0.0) -> AsyncIterator[Listed]:
+        """Finished objects of ours whose composed keys begin with `prefix` (`…/`), or, with no prefix, the random keys.
+
+        A stream, whatever the number; in no order. What is put or removed meanwhile may be in it or not.
+        Raises StorageUnavailable.
+        """
+
+    async def move(self, key: str, new_key: str) -> None:
+        """Give an object another key. Raises ObjectMissing, StorageUnavailable; after that it has one of the two, or both."""
+
+    async def signed_put(self, key: str, *, size_bytes: int, lifetime_seconds: int) -> SignedRequest | None:
+        """A request by which a client puts exactly so many bytes under `key`; None where storage cannot sign."""
+
+    async def signed_get(
+        self, key: str, *, lifetime_seconds: int, file_name: str, content_type: str
+    ) -> SignedRequest | None:
+        """A request by which a client gets the bytes as an attachment; None where storage cannot sign."""
 
     async def sweep_unfinished(self, *, older_than_seconds: float) -> int:
         """Remove what puts that crashed have left behind for at least so long; answers how many."""

@@ -1,0 +1,114 @@
+"""Writing a file of the local storage: the steps of one put, each of which runs in a thread."""
+
+import contextlib
+import errno
+import hashlib
+import os
+import threading
+from pathlib import Path
+from typing import Final
+
+from lingxi.observability import failpoints
+from lingxi.storage.errors import ObjectTooLarge, StorageUnavailable
+from lingxi.storage.port import StoredBytes, is_random_key, new_key
+
+_REASONS: Final = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file system takes no file of this size",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "this user may not use the folder",
+    errno.EPERM: "this user may not use the folder",
+    errno.EIO: "the disk reports an error",
+    errno.EMFILE: "this process has too many open files",
+    errno.ENFILE: "the machine has too many open files",
+}
+
+
+class LocalUpload:
+    """One put. Its methods run in threads, one at a time; after `discard` none of them does anything."""
+
+    def __init__(self, unfinished: Path, key: str, final: Path, max_bytes: int) -> None:
+        self._key = key
+        self._temporary = unfinished / new_key()
+        self._final = final
+        self._finished = False
+        self._max_bytes = max_bytes
+        self._size_bytes = 0
+        self._sha256 = hashlib.sha256()
+        self._descriptor: int | None = None
+        self._discarded = False
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        with self._lock:
+            if not self._discarded:
+                make_folder(self._temporary.parent)
+                make_folder(self._final.parent)
+                self._descriptor = os.open(
+                    self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+                )
+
+    def write(self, block: bytearray) -> None:
+        with self._lock:
+            if self._discarded or self._descriptor is None:
+                return
+            self._size_bytes += len(block)
+            if self._size_bytes > self._max_bytes:
+                raise ObjectTooLarge(self._max_bytes)
+            self._sha256.update(block)
+            view = memoryview(block)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+
+    def finish(self) -> StoredBytes:
+        with self._lock:
+            if not self._discarded and self._descriptor is not None:
+                os.fsync(self._descriptor)
+                failpoints.reach_sync("storage.before_rename")
+                os.rename(self._temporary, self._final)
+                self._finished = True
+                sync_folder(self._final.parent)
+                self._close()
+            return StoredBytes(self._key, self._size_bytes, self._sha256.digest())
+
+    def discard(self) -> None:
+        with self._lock:
+            self._discarded = True
+            with contextlib.suppress(
+                OSError
+            ):  # what cannot be removed now is an orphan, and is collected later
+                self._close()
+                if self._finished and is_random_key(
+                    self._key
+                ):  # a composed key may be somebody else's by now
+                    self._final.unlink(missing_ok=True)
+                self._temporary.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """mkdir -p, with each new entry durable in its parent."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def unavailable(error: OSError) -> StorageUnavailable:
+    number = error.errno or 0
+    return StorageUnavailable(f"storage cannot serve: {_REASONS.get(number) or os.strerror(number)}")
