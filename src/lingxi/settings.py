@@ -50,7 +50,23 @@ class Settings(BaseSettings):
         "", description="Redis ≥ 7.0 or Valkey ≥ 8, `redis://` or `rediss://`. Empty: the embedded server."
     )
     storage_url: str = Field(
-        "", description="Where objects go: `file:///folder`. Empty: the folder `objects` in LINGXI_DATA_DIR."
+        "",
+        description="Where objects go: `file:///folder`, or `s3://bucket[/prefix]` of any S3 server. Empty: the folder `objects` in LINGXI_DATA_DIR.",
+    )
+    aws_endpoint_url: str = Field(
+        "",
+        description="Address of the S3 server, `https://host[:port]`; buckets are in the path. Empty: Amazon's in AWS_REGION.",
+    )
+    aws_region: str = Field("us-east-1", description="Region of the bucket.")
+    aws_access_key_id: str = Field("", description="Access key of the S3 server; needed with `s3://`.")
+    aws_secret_access_key: str = Field("", description="Its secret key; needed with `s3://`.")
+    aws_session_token: str = Field("", description="Session token of temporary keys.")
+    s3_public_url: str = Field(
+        "",
+        description="Address of the S3 server in signed addresses, where clients reach it by another one than AWS_ENDPOINT_URL.",
+    )
+    s3_timeout_seconds: float = Field(
+        30.0, ge=0.1, le=600, description="Longest wait for the S3 server, and longest silence in a transfer."
     )
     queue: str = Field(
         "",
@@ -180,9 +196,16 @@ class Settings(BaseSettings):
     @field_validator("storage_url")
     @classmethod
     def _storage(cls, value: str) -> str:
-        if value and not value.startswith("file:///"):
-            raise ValueError("must begin with file:/// (other storage comes with the photo release)")
+        if value and not value.startswith(("file:///", "s3://")):
+            raise ValueError("must begin with file:/// or s3://")
         return value
+
+    @field_validator("aws_endpoint_url", "s3_public_url")
+    @classmethod
+    def _endpoint(cls, value: str) -> str:
+        if value and not re.fullmatch(r"https?://[^/?#@\s]+/?", value):
+            raise ValueError("must be http://host[:port] or https://host[:port], without a path")
+        return value.rstrip("/")
 
     @field_validator("photo_prefix", "photo_environment")
     @classmethod
@@ -203,6 +226,10 @@ class Settings(BaseSettings):
     def _consistent(self) -> "Settings":
         if self.lingxi_failpoints and not self.lingxi_testing:
             raise ValueError("LINGXI_FAILPOINTS works only with LINGXI_TESTING=1, which is for tests")
+        if self.storage_url.startswith("s3://") and not (
+            self.aws_access_key_id and self.aws_secret_access_key
+        ):
+            raise ValueError("STORAGE_URL is s3://, which needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
         if self.lease_renew_seconds > self.lease_seconds / 2:
             raise ValueError("LEASE_RENEW_SECONDS must be at most half of LEASE_SECONDS")
         queues_named(self.queue, self.deployed_queues)

@@ -22,7 +22,7 @@ from lingxi.processors.photo_process import PhotoProcess
 from lingxi.processors.publish import PublishDeps
 from lingxi.processors.registry import Registry
 from lingxi.settings import Settings, SettingsError
-from lingxi.storage import Storage
+from lingxi.storage import S3Access, Storage, open_storage
 from lingxi.worker.shutdown import StopSignals
 
 _log = get_logger("bootstrap")
@@ -52,6 +52,23 @@ def _calm_garbage_collector() -> None:
 def storage_url(settings: Settings) -> str:
     """STORAGE_URL, or the folder in the data folder."""
     return settings.storage_url or (settings.data_dir / "objects").as_uri()
+
+
+def make_storage(settings: Settings) -> Storage:
+    """The storage that STORAGE_URL names; StartRefused when it names none."""
+    access = S3Access(
+        endpoint=settings.aws_endpoint_url or f"https://s3.{settings.aws_region}.amazonaws.com",
+        region=settings.aws_region,
+        access_key_id=settings.aws_access_key_id,
+        secret_access_key=settings.aws_secret_access_key,
+        session_token=settings.aws_session_token,
+        public_endpoint=settings.s3_public_url,
+        timeout_seconds=settings.s3_timeout_seconds,
+    )
+    try:
+        return open_storage(storage_url(settings), access)
+    except ValueError as error:
+        raise StartRefused(str(error)) from error
 
 
 def secret_keys(settings: Settings) -> tuple[bytes, ...]:

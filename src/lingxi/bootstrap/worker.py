@@ -10,10 +10,10 @@ from lingxi.bootstrap.common import (
     StartRefused,
     close_pool,
     make_registry,
+    make_storage,
     prepare,
     publish_deps,
     refuse_bad_redis,
-    storage_url,
 )
 from lingxi.broker.client import worker_client
 from lingxi.broker.connection import connection_factory
@@ -26,7 +26,6 @@ from lingxi.maintenance.photo_sweep import PhotoSweeper
 from lingxi.maintenance.sweeper import Sweeper
 from lingxi.names import PHOTO_QUEUE
 from lingxi.settings import Settings, child_environment, load_settings
-from lingxi.storage import open_storage
 from lingxi.worker.child import run_worker_process
 from lingxi.worker.config import WorkerConfig, worker_name
 from lingxi.worker.process import Loop, WorkerProcess
@@ -38,6 +37,7 @@ async def run_worker(settings: Settings, processes: int = 1) -> int:
     prepare(settings, "supervisor")
     try:
         await refuse_bad_redis(settings.redis_url)
+        await make_storage(settings).close()
     except StartRefused as refused:
         print(f"lingxi: {refused}", file=sys.stderr)  # noqa: T201
         return EXIT_REFUSED
@@ -84,7 +84,7 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
         stack.push_async_callback(client.aclose)
         hints = Hints(client)
         stack.push_async_callback(hints.close)
-        storage = open_storage(storage_url(settings))
+        storage = make_storage(settings)
         stack.push_async_callback(storage.close)
         decoders = Decoders(DecoderConfig())
         stack.push_async_callback(decoders.close)
