@@ -18,10 +18,10 @@ from lingxi.bootstrap.common import (
     StartRefused,
     close_pool,
     make_registry,
+    make_storage,
     prepare,
     refuse_bad_redis,
     secret_keys,
-    storage_url,
     until_signalled,
 )
 from lingxi.bootstrap.dispatcher import dispatcher_config
@@ -35,7 +35,7 @@ from lingxi.observability.logging import get_logger
 from lingxi.outbox.thread import DispatcherThread
 from lingxi.services.valid_grants import valid_grants
 from lingxi.settings import Settings
-from lingxi.storage import Storage, open_storage
+from lingxi.storage import Storage
 from lingxi.stream.hub import Hub, HubConfig
 from lingxi.stream.reader import PostgresReader
 from lingxi.stream.tokens import StreamTokens
@@ -113,7 +113,7 @@ async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
     stack.push_async_callback(client.aclose)
     hints = Hints(client)
     stack.push_async_callback(hints.close)
-    storage: Storage = open_storage(storage_url(settings))
+    storage: Storage = make_storage(settings)
     stack.push_async_callback(storage.close)
     decoders = Decoders(DecoderConfig())  # starts no process until it is asked to decode
     stack.push_async_callback(decoders.close)
