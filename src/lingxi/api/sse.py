@@ -1,6 +1,6 @@
 """Event streams as raw ASGI: one coroutine and one small listener a connection, no copy of a frame.
 
-The route calls `open_task_events` and returns what it answers. Middleware on the way must be plain ASGI: what
+The route calls `open_events` and returns what it answers. Middleware on the way must be plain ASGI: what
 buffers or wraps bodies would hold frames back.
 """
 
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from lingxi.stream.hub import Hub
+from lingxi.stream.subject import Key
 from lingxi.stream.watcher import Watcher
 
 HEADERS = {
@@ -34,14 +35,14 @@ def last_event_id(headers: Headers, query: str | None) -> str | None:
     return ", ".join(given) if any(given) else query
 
 
-async def open_task_events(
-    hub: Hub, *, task_id: UUID, workspace_id: UUID, grant: Hashable, last_event_id: str | None
+async def open_events(
+    hub: Hub, key: Key, *, workspace_id: UUID, grant: Hashable, last_event_id: str | None
 ) -> Response:
-    """The answer to `GET /media-tasks/{taskId}/events`: a stream, or 204 when this id is where the task has ended.
+    """The answer to a GET of events: a stream, or 204 when this id is where a task has ended.
 
     `grant` is what `check_access` is asked about while the stream is open. Raises NotFound and PostgresUnavailable.
     """
-    watcher = await hub.open(task_id, workspace_id=workspace_id, grant=grant, last_event_id=last_event_id)
+    watcher = await hub.open(key, workspace_id=workspace_id, grant=grant, last_event_id=last_event_id)
     return Response(status_code=204) if watcher is None else EventStream(hub, watcher)
 
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +34,7 @@ from lingxi.domain.ids import parse_uuid
 from lingxi.imaging.children import DecoderConfig, Decoders
 from lingxi.observability.logging import get_logger
 from lingxi.outbox.thread import DispatcherThread
+from lingxi.services.record_first_frames import record_first_frames
 from lingxi.services.valid_grants import valid_grants
 from lingxi.settings import Settings
 from lingxi.storage import Storage
@@ -152,6 +154,10 @@ def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
         async with pool.acquire(timeout=5) as connection:
             return await valid_grants(connection, grants)
 
+    async def write_first_frames(times: Mapping[UUID, datetime]) -> None:
+        async with pool.acquire(timeout=5) as connection:
+            await record_first_frames(connection, times)
+
     readers = PostgresReader(open_connection), PostgresReader(open_connection)
     for reader in readers:
         stack.push_async_callback(reader.close)
@@ -160,7 +166,7 @@ def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
         heartbeat_seconds=settings.stream_heartbeat_seconds,
         access_check_seconds=settings.stream_access_check_seconds,
     )
-    return Hub(*readers, check_access, config)
+    return Hub(*readers, check_access, config, write_first_frames=write_first_frames)
 
 
 def _listen_to_hints(
@@ -175,6 +181,7 @@ def _listen_to_hints(
             case names.HINT_TASKS:
                 hub.hint(_ids(payload))
             case names.HINT_ALBUMS:
+                hub.hint_albums(_ids(payload))
                 albums.doubt(_ids(payload))
             case names.HINT_ACCESS:
                 hub.hint_access()

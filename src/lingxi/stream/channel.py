@@ -1,17 +1,17 @@
-"""One watched task in this process: what has been published of it, and to whom."""
+"""One watched task or album in this process: what has been published of it, and to whom."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from lingxi.domain.wire import Task
 from lingxi.observability.logging import get_logger
 from lingxi.stream import frames
 from lingxi.stream.cursor import ALL, After, Point, Resume, settled
 from lingxi.stream.frames import Block
 from lingxi.stream.log import Entry, FrameLog
-from lingxi.stream.reader import TaskPage
+from lingxi.stream.page import Page
+from lingxi.stream.subject import Key, Subject
 
 if TYPE_CHECKING:
     from lingxi.stream.watcher import Watcher
@@ -24,16 +24,19 @@ log = get_logger("stream.channel")
 
 
 class Channel:
-    """The published frames of one task and its watchers.
+    """The published frames of one task or album (for one audience) and its watchers.
 
-    `seen` is the point up to which changes were published: every item is in the log (or was, and is now in the
-    rows) with a state at least as new as its row had at `seen`, because numbers only grow: an item that changes
+    `seen` is the point up to which changes were published: every item or photo is in the log (or was, and is
+    now in the rows) with a state at least as new as its row had at `seen`, because numbers only grow: one that changes
     again gets a number beyond `seen`.
     """
 
-    def __init__(self, task_id: UUID, *, log_bytes: int) -> None:
-        self.task_id = task_id
-        self.task: Task | None = None  # None until the first read; stays None when there is no such task
+    def __init__(self, key: Key, *, log_bytes: int, on_shown: Callable[[Sequence[UUID]], None]) -> None:
+        self.key = key
+        self.on_shown = on_shown  # told of photos whose frames were handed to a connection
+        self.subject: Subject | None = (
+            None  # None until the first read; stays None when there is no such thing
+        )
         self.seen: Point = ALL
         self.log = FrameLog(ALL, limit_bytes=log_bytes)
         self.watchers: set[Watcher] = set()
@@ -49,8 +52,8 @@ class Channel:
 
     @property
     def is_settled(self) -> bool:
-        """Is all that was read of the task published?"""
-        return self.task is not None and self.seen >= settled(self.task.cursor)
+        """Is all that was read published?"""
+        return self.subject is not None and self.seen >= settled(self.subject.cursor)
 
     @property
     def is_idle(self) -> bool:
@@ -58,44 +61,47 @@ class Channel:
 
     def can_answer(self, resume: Resume) -> bool:
         """Can a connection be answered from memory? Not with an end that a retry may have undone, nor about an id
-        beyond what we know.
+        beyond what we know, nor with a snapshot that was not read whole.
         """
-        if self.task is None or self.task.final:
+        if self.subject is None or self.subject.final:
             return False
-        return not isinstance(resume, After) or resume.number <= self.task.cursor
+        return resume.number <= self.subject.cursor if isinstance(resume, After) else self.subject.whole
 
     def snapshot(self) -> bytes:
         """The `snapshot` frame of the latest state."""
         if self._snapshot is None:
-            assert self.task is not None
-            self._snapshot = frames.snapshot(self.task)
+            assert self.subject is not None
+            self._snapshot = self.subject.snapshot()
         return self._snapshot
 
     def progress(self) -> bytes:
         """The `progress` frame of the latest state."""
         if self._progress is None:
-            assert self.task is not None
-            self._progress = frames.progress(self.task)
+            assert self.subject is not None
+            self._progress = self.subject.progress()
         return self._progress
 
-    def publish(self, page: TaskPage) -> None:
-        """Take what a read brought: the items that changed after `seen`, and the task as it was in the same
-        moment.
-        """
-        before, self.task = self.task, page.task
+    def publish(self, page: Page) -> None:
+        """Take what a read brought: what changed after `seen`, and the subject as it was in the same moment."""
+        before, self.subject = self.subject, page.subject.after(self.subject)
         self._snapshot = self._progress = None
         if before is None:  # whoever waits for this first read starts from here
-            self.seen = self.log.floor = settled(page.task.cursor)
+            self.seen = self.log.floor = settled(page.subject.cursor)
+            return
+        if page.subject.gone:
+            self._cancel_flush()
+            for watcher in list(self.watchers):
+                watcher.stop()
             return
         if (
-            before.final and page.task.cursor > before.cursor
+            before.final and page.subject.cursor > before.cursor
         ):  # a new round: who comes now is not to meet the old end
             self.log.floor = max(self.log.floor, settled(before.cursor))
         self.seen = max(self.seen, page.last)
         entries = [Entry(block) for block in page.blocks]
-        if page.complete and page.task.final:
+        if page.complete and page.subject.final:
             self._cancel_flush()
-            entries.append(Entry(Block(page.end_frame), ends=page.task.cursor))
+            entries.append(Entry(Block(page.end_frame), ends=page.subject.cursor))
         else:
             self._progress_pending = True
             if frames_due := self._take_due():
@@ -117,7 +123,7 @@ class Channel:
 
     def note_item_progress(self, payload: Mapping[str, Any]) -> None:
         """An item's own progress: the latest of each item goes out with the next `progress`."""
-        if self.task is None or self.task.final:
+        if self.subject is None or self.subject.final:
             return
         item_id = str(payload.get("itemId"))
         if item_id in self._item_progress or len(self._item_progress) < MAX_PENDING_ITEM_PROGRESS:
@@ -167,6 +173,8 @@ class Channel:
         self._item_progress.clear()
 
     def _write(self, entries: list[Entry]) -> None:
+        if not entries:  # changes that this audience is not told of
+            return
         self.log.append(entries)
         self.written_at = asyncio.get_running_loop().time()
         self._fan_out(list(self.watchers))

@@ -1,12 +1,12 @@
 """Frames of the event stream as bytes. Each is encoded once, however many watch.
 
 A block is a run of whole frames in one piece of bytes, at most about BLOCK_BYTES of them: what one send
-carries. Blocks of items know the point of each frame, so that a watcher that has seen the first few is given
-the rest without encoding anything anew.
+carries. Blocks of changes (of items, of photos) know the point of each frame, so that a watcher that has seen the
+first few is given the rest without encoding anything anew.
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -83,19 +83,29 @@ class ItemRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Whole frames in one piece of bytes: those of items, whose points are known, then any others.
+class Piece:
+    """The frame of one change and its point; `photo` is a published photo of which no viewer has been told yet."""
 
-    `starts` has one place more than `points`: where the other frames begin.
+    frame: bytes
+    point: Point
+    photo: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole frames in one piece of bytes: those of changes, whose points are known, then any others.
+
+    `starts` has one place more than `points`: where the other frames begin. `photos`: those whose first frame it carries.
     """
 
     body: bytes
     points: Sequence[Point] = ()
     starts: Sequence[int] = (0,)
+    photos: Sequence[UUID] = ()
 
     @property
     def last(self) -> Point:
-        """The point reached by sending this block; the least one when it carries no item."""
+        """The point reached by sending this block; the least one when it carries no change."""
         return self.points[-1] if self.points else ALL
 
     def after(self, seen: Point) -> bytes:
@@ -105,8 +115,33 @@ class Block:
         return self.body[self.starts[bisect_right(self.points, seen)] :]
 
     def followed_by(self, frames: bytes) -> "Block":
-        """The same block with frames behind it that carry no item."""
-        return Block(self.body + frames, self.points, self.starts)
+        """The same block with frames behind it that carry no change."""
+        return Block(self.body + frames, self.points, self.starts, self.photos)
+
+
+def blocks(pieces: Iterable[Piece]) -> list[Block]:
+    """Frames of changes, in the order of their points, as blocks of about BLOCK_BYTES."""
+    made: list[Block] = []
+    run: list[Piece] = []
+    starts = [0]
+    for piece in pieces:
+        run.append(piece)
+        starts.append(starts[-1] + len(piece.frame))
+        if starts[-1] >= BLOCK_BYTES:
+            made.append(_block(run, starts))
+            run, starts = [], [0]
+    if run:
+        made.append(_block(run, starts))
+    return made
+
+
+def _block(run: Sequence[Piece], starts: Sequence[int]) -> Block:
+    return Block(
+        b"".join([piece.frame for piece in run]),
+        [piece.point for piece in run],
+        starts,
+        [piece.photo for piece in run if piece.photo is not None],
+    )
 
 
 def item_blocks(task_id: UUID, rows: Sequence[ItemRow], *, more_follow: bool) -> list[Block]:
@@ -117,23 +152,13 @@ def item_blocks(task_id: UUID, rows: Sequence[ItemRow], *, more_follow: bool) ->
     more of the same may follow has none.
     """
     prefix = str(task_id)[:-4]  # an item's id is its task's, with the position in the last 16 bits
-    blocks: list[Block] = []
-    parts: list[bytes] = []
-    points: list[Point] = []
-    starts: list[int] = []
-    size = 0
+    pieces: list[Piece] = []
     for index, row in enumerate(rows):
         last = index + 1 == len(rows)
         shared = rows[index + 1].number == row.number if not last else more_follow and row.number <= 1
         frame = encode("item", _item_data(prefix, row), None if shared else row.number)
-        parts.append(frame)
-        points.append(row.point)
-        starts.append(size)
-        size += len(frame)
-        if size >= BLOCK_BYTES or last:
-            blocks.append(Block(b"".join(parts), points, [*starts, size]))
-            parts, points, starts, size = [], [], [], 0
-    return blocks
+        pieces.append(Piece(frame, row.point))
+    return blocks(pieces)
 
 
 def _item_data(prefix: str, row: ItemRow) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The event streams of one API process: who watches what, and all that happens to them together.
 
-A channel for each watched task (`channel`) is fed by one poll for all of them (`poll`); a watcher for each connection
-(`watcher`) follows its channel's log, and reads rows when it stands further back (`catch_up`).
+A channel for each watched task, and for each audience of a watched album (`channel`), is fed by one poll for all (`poll`);
+a watcher for each connection (`watcher`) follows its channel's log, and reads rows when it stands further back (`catch_up`).
 """
 
 import asyncio
@@ -21,8 +21,10 @@ from lingxi.stream import frames
 from lingxi.stream.catch_up import CatchUp
 from lingxi.stream.channel import Channel
 from lingxi.stream.cursor import After, Fresh, Resume, parse_last_event_id, settled
+from lingxi.stream.first_frames import FirstFrames, WriteTimes
+from lingxi.stream.page import Reader
 from lingxi.stream.poll import Poll
-from lingxi.stream.reader import Reader
+from lingxi.stream.subject import AlbumKey, Key
 from lingxi.stream.watcher import Send, SendNow, Watcher
 
 _RETRY_MILLISECONDS = (1_000, 3_000)  # clients that were cut off together come back spread over this
@@ -41,7 +43,7 @@ class HubConfig:
     access_check_seconds: float = 30.0
     send_timeout_seconds: float = 60.0
     close_seconds: float = 5.0  # for `closing` to reach those that can take it
-    log_bytes: int = 128 * 1024  # recent frames kept of each watched task
+    log_bytes: int = 128 * 1024  # recent frames kept of each channel
 
 
 @dataclass(slots=True)
@@ -60,7 +62,8 @@ class Hub:
     server stops.
 
     `poll_reader` and `page_reader` read for the two loops, each on its own connection; `check_access` answers
-    which of the given grants (opaque and hashable: whatever the API opened the streams with) still hold.
+    which of the given grants (opaque and hashable: whatever the API opened the streams with) still hold;
+    `write_first_frames` stores when photos were first sent to a viewer.
     """
 
     def __init__(
@@ -69,25 +72,34 @@ class Hub:
         page_reader: Reader,
         check_access: CheckAccess,
         config: HubConfig | None = None,
+        *,
+        write_first_frames: WriteTimes | None = None,
     ) -> None:
         self.config = config or HubConfig()
         self.counts = HubCounts()
         self._readers = (poll_reader, page_reader)
         self._check_access = check_access
-        self._channels: dict[UUID, Channel] = {}
+        self._channels: dict[Key, Channel] = {}
         self._poll = Poll(poll_reader, self._channels, self.config.poll_seconds)
         self._access_doubted = asyncio.Event()
         self._running: dict[Watcher, asyncio.Task[Any] | None] = {}
         self._left = asyncio.Event()  # a watcher has left
         self._tasks: list[asyncio.Task[None]] = []
         self._catch_up = CatchUp(page_reader, on_read=self._count_page)
+        self._first_frames = FirstFrames(write_first_frames)
         self._closing = False
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
         """Start the loops on the running event loop."""
-        loops = (self._poll.run(), self._keep(), self._watch_access(), self._catch_up.run())
+        loops = (
+            self._poll.run(),
+            self._keep(),
+            self._watch_access(),
+            self._catch_up.run(),
+            self._first_frames.run(),
+        )
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
     async def close(self) -> None:
@@ -106,6 +118,7 @@ class Hub:
         for loop in self._tasks:
             loop.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._first_frames.write()
         for channel in self._channels.values():
             channel.fail(PostgresUnavailable("This server is going away."))
             channel.close()
@@ -126,15 +139,24 @@ class Hub:
     @property
     def tasks(self) -> int:
         """Tasks that are watched."""
-        return len(self._channels)
+        return len(self._channels) - sum(isinstance(key, AlbumKey) for key in self._channels)
+
+    @property
+    def albums(self) -> int:
+        """Albums that are watched."""
+        return len({key.album_id for key in self._channels if isinstance(key, AlbumKey)})
 
     # ── hints ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def hint(self, task_ids: Iterable[UUID]) -> None:
-        """These tasks changed: poll them as soon as the pace allows."""
-        for task_id in task_ids:
-            if task_id in self._channels:
-                self._poll.ask_for(task_id)
+    def hint(self, keys: Iterable[Key]) -> None:
+        """These changed: poll them as soon as the pace allows."""
+        for key in keys:
+            if key in self._channels:
+                self._poll.ask_for(key)
+
+    def hint_albums(self, album_ids: Iterable[UUID]) -> None:
+        """These albums changed, for whomever."""
+        self.hint([AlbumKey(album_id, shared) for album_id in album_ids for shared in (False, True)])
 
     def hint_all(self) -> None:
         """Hints may have been lost: look at everything."""
@@ -155,20 +177,21 @@ class Hub:
     # ── opening ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def open(
-        self, task_id: UUID, *, workspace_id: UUID, grant: Hashable, last_event_id: str | None
+        self, key: Key, *, workspace_id: UUID, grant: Hashable, last_event_id: str | None
     ) -> Watcher | None:
-        """A watcher of the task, to be `serve`d; None when the id is the end that this finished task still has (204).
+        """A watcher, to be `serve`d; None when the id is the end that this finished task still has (204).
 
-        Raises NotFound (also for another workspace's task) and PostgresUnavailable.
+        Raises NotFound (also for what is another workspace's) and PostgresUnavailable.
         """
         resume = parse_last_event_id(last_event_id)
-        channel = self._hold(task_id)
+        channel = self._hold(key)
         try:
             if not channel.can_answer(resume):
                 if self._closing:
                     raise PostgresUnavailable("This server is going away.")
                 await self._poll.after_now(channel)
-            if channel.task is None or channel.task.workspace_id != workspace_id:
+            subject = channel.subject
+            if subject is None or subject.gone or subject.workspace_id != workspace_id:
                 raise NotFound
             watcher = self._watcher(channel, grant, resume)
             if watcher is not None:
@@ -197,10 +220,12 @@ class Hub:
             watcher.channel.watchers.discard(watcher)
             self._drop_if_idle(watcher.channel)
 
-    def _hold(self, task_id: UUID) -> Channel:
-        channel = self._channels.get(task_id)
+    def _hold(self, key: Key) -> Channel:
+        channel = self._channels.get(key)
         if channel is None:
-            channel = self._channels[task_id] = Channel(task_id, log_bytes=self.config.log_bytes)
+            channel = self._channels[key] = Channel(
+                key, log_bytes=self.config.log_bytes, on_shown=self._first_frames.note
+            )
         channel.held += 1
         return channel
 
@@ -212,24 +237,24 @@ class Hub:
             watcher.stop(frames.closing())
 
     def _watcher(self, channel: Channel, grant: Hashable, resume: Resume) -> Watcher | None:
-        task = channel.task
-        assert task is not None
+        subject = channel.subject
+        assert subject is not None
         parts = [frames.retry(random.randint(*_RETRY_MILLISECONDS))]
         over = False
         if isinstance(resume, Fresh):
             parts.append(channel.snapshot())
-            seen, over = settled(task.cursor), task.final
+            seen, over = settled(subject.cursor), subject.final
             if over:
-                parts.append(frames.end(task))
-        elif isinstance(resume, After) and resume.number <= task.cursor:
-            if resume.number == task.cursor and task.final:
+                parts.append(subject.end())
+        elif isinstance(resume, After) and resume.number <= subject.cursor:
+            if resume.number == subject.cursor and subject.final:
                 return None
             seen = settled(resume.number)
-            if not task.final:
+            if not subject.final:
                 parts.append(channel.progress())
         else:
             seen = settled(0)
-            parts += (frames.reset(), frames.snapshot(task, with_id=False))
+            parts += (frames.reset(), subject.snapshot(with_id=False))
         return Watcher(
             channel,
             grant,
@@ -241,9 +266,9 @@ class Hub:
         )
 
     def _drop_if_idle(self, channel: Channel) -> None:
-        if channel.is_idle and self._channels.get(channel.task_id) is channel:
+        if channel.is_idle and self._channels.get(channel.key) is channel:
             channel.close()
-            del self._channels[channel.task_id]
+            del self._channels[channel.key]
 
     # ── upkeep ───────────────────────────────────────────────────────────────────────────────────────────
 

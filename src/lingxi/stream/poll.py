@@ -1,52 +1,53 @@
-"""The poll of one process: what has changed in all watched tasks, in one statement.
+"""The poll of one process: what has changed in all that is watched, in one statement for tasks and one for albums.
 
-Everything each `poll_seconds`; between, as soon as the pace allows, what hints, newcomers and tasks of which more had
+Everything each `poll_seconds`; between, as soon as the pace allows, what hints, newcomers and subjects of which more had
 changed than was read ask for. A poll costs the same whether ten watch or ten thousand; with nobody watching there is
 none.
 """
 
 import asyncio
 from contextlib import suppress
-from uuid import UUID
 
 from lingxi.domain.errors import PostgresUnavailable
 from lingxi.observability.logging import get_logger
 from lingxi.stream.channel import Channel
 from lingxi.stream.cursor import END
 from lingxi.stream.pacing import Pacer
-from lingxi.stream.reader import POLL_ROWS, Ask, Reader
+from lingxi.stream.page import Ask, Reader
+from lingxi.stream.reader import POLL_ROWS
+from lingxi.stream.subject import Key
 
-_ROWS_PER_POLL = 10_000  # shared by the tasks of one poll
-_FEWEST_ROWS_PER_TASK = 20
+_ROWS_PER_POLL = 10_000  # shared by the subjects of one poll
+_FEWEST_ROWS_EACH = 20
 
 log = get_logger("stream.poll")
 
 
 class Poll:
-    """Publishes to `channels` (of the hub, which adds and removes them) what it reads of their tasks."""
+    """Publishes to `channels` (of the hub, which adds and removes them) what it reads of their subjects."""
 
-    def __init__(self, reader: Reader, channels: dict[UUID, Channel], poll_seconds: float) -> None:
+    def __init__(self, reader: Reader, channels: dict[Key, Channel], poll_seconds: float) -> None:
         self.count = 0
         self.failures = 0
         self._reader = reader
         self._channels = channels
         self._poll_seconds = poll_seconds
-        self._soon: set[UUID] = set()  # not only at the next floor
+        self._soon: set[Key] = set()  # not only at the next floor
         self._wanted = asyncio.Event()
         self._pacer = Pacer()
         self._polled_all_at = 0.0
         self._failing = False
 
-    def ask_for(self, task_id: UUID) -> None:
-        """Poll this task as soon as the pace allows."""
-        self._soon.add(task_id)
+    def ask_for(self, key: Key) -> None:
+        """Poll this one as soon as the pace allows."""
+        self._soon.add(key)
         self._wanted.set()
 
     async def after_now(self, channel: Channel) -> None:
         """Return after a poll of this channel that began after the call. Raises PostgresUnavailable."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         channel.joins.append(answered)
-        self.ask_for(channel.task_id)
+        self.ask_for(channel.key)
         await answered
 
     async def run(self) -> None:
@@ -73,15 +74,15 @@ class Poll:
                 self._polled_all_at = loop.time()
                 due = list(self._channels.values())
             else:
-                due = [self._channels[task_id] for task_id in self._soon if task_id in self._channels]
+                due = [self._channels[key] for key in self._soon if key in self._channels]
             self._soon.clear()
             if due:
                 return due
 
     async def _once(self, channels: list[Channel]) -> None:
-        rows = max(_FEWEST_ROWS_PER_TASK, min(POLL_ROWS, _ROWS_PER_POLL // len(channels)))
+        rows = max(_FEWEST_ROWS_EACH, min(POLL_ROWS, _ROWS_PER_POLL // len(channels)))
         joins = [(channel, channel.take_joins()) for channel in channels]
-        asks = [_ask(channel, rows) for channel in channels]
+        asks = [_ask(channel, rows, whole=bool(waiting)) for channel, waiting in joins]
         self.count += 1
         try:
             with self._pacer:
@@ -92,10 +93,10 @@ class Poll:
             raise
         self._failing = False
         for channel in channels:
-            if (page := pages.get(channel.task_id)) is not None:
+            if (page := pages.get(channel.key)) is not None:
                 channel.publish(page)
                 if not channel.is_settled:
-                    self.ask_for(channel.task_id)
+                    self.ask_for(channel.key)
         for _, waiting in joins:
             for answered in waiting:
                 if not answered.done():
@@ -112,13 +113,11 @@ class Poll:
         self._failing = True
         for channel in channels:
             channel.fail(error if unavailable else RuntimeError("The stream could not be read."))
-            self._soon.add(channel.task_id)
+            self._soon.add(channel.key)
 
 
-def _ask(channel: Channel, rows: int) -> Ask:
-    """What follows what was published; of a new channel the task alone."""
-    return (
-        Ask(channel.task_id, (-1, END), 0)
-        if channel.task is None
-        else Ask(channel.task_id, channel.seen, rows)
-    )
+def _ask(channel: Channel, rows: int, *, whole: bool) -> Ask:
+    """What follows what was published; of a new channel the subject alone. `whole`: somebody waits for a snapshot."""
+    if channel.subject is None:
+        return Ask(channel.key, (-1, END), 0, whole=True)
+    return Ask(channel.key, channel.seen, rows, whole=whole)

@@ -1,65 +1,25 @@
-"""Reading "what changed after this point" from PostgreSQL: one statement for any number of tasks."""
+"""Reading "what changed after this point" from PostgreSQL: one statement for any number of tasks, one for albums."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
 from uuid import UUID
 
 from lingxi.db.query import sql
 from lingxi.db.rows import task_of
 from lingxi.db.session import Connection, Record, is_unavailable
 from lingxi.domain.errors import PostgresUnavailable
-from lingxi.domain.wire import Task
-from lingxi.stream.cursor import Point, settled
-from lingxi.stream.frames import Block, ItemRow, end, item_blocks
+from lingxi.stream.album_reader import read_albums
+from lingxi.stream.frames import ItemRow, item_blocks
+from lingxi.stream.page import Ask, Page
+from lingxi.stream.subject import AlbumKey, Key, TaskSubject
 
-PAGE_ROWS = 500  # of one task, for those behind
-POLL_ROWS = 1_000  # of one task, for all that watch it
+PAGE_ROWS = 500  # of one subject, for those behind
+POLL_ROWS = 1_000  # of one subject, for all that watch it
 PAGE_BYTES = 128 * 1024
 _TIMEOUT_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One task to read: its items after a point, at most `rows` of them. `always`: also when nothing has changed."""
-
-    task_id: UUID
-    after: Point
-    rows: int
-    always: bool = False
-
-
-@dataclass(frozen=True)
-class TaskPage:
-    """A task and its next changed items, as of one moment. Not `complete`: more items changed than were asked for."""
-
-    task: Task
-    blocks: Sequence[Block]
-    complete: bool
-
-    @property
-    def last(self) -> Point:
-        """The point up to which all was seen by whoever has seen the point asked for and takes this page."""
-        return settled(self.task.cursor) if self.complete else self.blocks[-1].last
-
-    @cached_property
-    def end_frame(self) -> bytes:
-        return end(self.task)
-
-
-class Reader(Protocol):
-    """Where the hub reads from. A task that does not exist, or has not changed, is not in the answer."""
-
-    async def read(self, asks: Sequence[Ask]) -> dict[UUID, TaskPage]:
-        """Raises PostgresUnavailable."""
-        ...
-
-    async def close(self) -> None: ...
-
-
 class PostgresReader:
-    """A Reader on one connection of its own: polls neither wait for the pool nor take from it.
+    """A `page.Reader` on one connection of its own: polls neither wait for the pool nor take from it.
 
     `connect` opens the connection (with the settings of hot connections: the plan is made once, and for keys).
     """
@@ -68,27 +28,23 @@ class PostgresReader:
         self._connect = connect
         self._connection: Connection | None = None
 
-    async def read(self, asks: Sequence[Ask]) -> dict[UUID, TaskPage]:
-        rows_asked = {ask.task_id: ask.rows for ask in asks}
+    async def read(self, asks: Sequence[Ask]) -> dict[Key, Page]:
+        """One statement for the tasks and one for the albums, each only where there are any."""
+        albums = [(ask.key, ask) for ask in asks if isinstance(ask.key, AlbumKey)]
+        pages: dict[Key, Page] = {}
         try:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await self._connect()
-            records = await self._connection.fetch(
-                sql("stream/read_tasks"),
-                [ask.task_id for ask in asks],
-                [ask.after[0] for ask in asks],
-                [ask.after[1] for ask in asks],
-                [ask.rows for ask in asks],
-                [ask.always for ask in asks],
-                PAGE_BYTES,
-                timeout=_TIMEOUT_SECONDS,
-            )
+            if albums:
+                pages.update(await read_albums(self._connection, albums, timeout_seconds=_TIMEOUT_SECONDS))
+            if len(albums) < len(asks):
+                pages.update(await _read_tasks(self._connection, asks))
         except BaseException as error:
             self._drop()
             if is_unavailable(error):
                 raise PostgresUnavailable("PostgreSQL cannot serve now; try again soon.") from error
             raise
-        return {record["id"]: _page(record, rows_asked[record["id"]]) for record in records}
+        return pages
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -101,10 +57,25 @@ class PostgresReader:
             self._connection = None
 
 
-def _page(record: Record, rows_asked: int) -> TaskPage:
+async def _read_tasks(connection: Connection, asks: Sequence[Ask]) -> dict[Key, Page]:
+    by_id = {ask.key: ask for ask in asks if isinstance(ask.key, UUID)}
+    records = await connection.fetch(
+        sql("stream/read_tasks"),
+        list(by_id),
+        [ask.after[0] for ask in by_id.values()],
+        [ask.after[1] for ask in by_id.values()],
+        [ask.rows for ask in by_id.values()],
+        [ask.always for ask in by_id.values()],
+        PAGE_BYTES,
+        timeout=_TIMEOUT_SECONDS,
+    )
+    return {record["id"]: _page(record, by_id[record["id"]].rows) for record in records}
+
+
+def _page(record: Record, rows_asked: int) -> Page:
     task, rows = task_of(record), _rows(record)
     complete = rows_asked == 0 or len(rows) == record["found"] < rows_asked
-    return TaskPage(task, item_blocks(task.id, rows, more_follow=not complete), complete)
+    return Page(TaskSubject(task), item_blocks(task.id, rows, more_follow=not complete), complete)
 
 
 def _rows(record: Record) -> list[ItemRow]:

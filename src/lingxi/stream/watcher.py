@@ -3,8 +3,8 @@
 Why nothing is missed between what it is told first, what it reads from rows, and what it is told live. `seen` is a
 point such that every change up to it was sent, or is older than what the client asked for. Three facts hold it together:
 
-- Numbers only grow. A page of rows after `seen`, up to its last point, leaves out no item whose number lies between
-  in the page's own moment; an item that changes later has a number beyond all that was committed in that moment.
+- Numbers only grow. A page of rows after `seen`, up to its last point, leaves out no change whose number lies between
+  in the page's own moment; what changes later has a number beyond all that was committed in that moment.
 - The channel publishes in the same way from its own point on. So the log holds, for a floor F, every change after F
   that was published, and will hold all later ones. Whoever stands at F or beyond reads on in the log, and skips by its
   point what it has seen: also when its own read was newer than the channel's.
@@ -18,11 +18,11 @@ from collections.abc import Awaitable, Callable, Hashable
 
 from lingxi.observability import failpoints
 from lingxi.stream import frames
-from lingxi.stream.catch_up import CatchUp, TaskGone
+from lingxi.stream.catch_up import CatchUp, Gone
 from lingxi.stream.channel import Channel
 from lingxi.stream.cursor import Point
 from lingxi.stream.frames import Block
-from lingxi.stream.reader import TaskPage
+from lingxi.stream.page import Page
 
 Send = Callable[[bytes], Awaitable[None]]
 SendNow = Callable[[bytes], bool]
@@ -94,6 +94,8 @@ class Watcher:
             body = entry.block.after(self._seen)
             if self._final is not None or entry.ends is not None or (body and not self._send_now(body)):
                 break
+            if body and entry.block.photos:
+                self.channel.on_shown(entry.block.photos)
             self._offset += 1
             self._seen = max(self._seen, entry.block.last)
         if self._send_now is None or self._offset < self.channel.log.end:
@@ -107,7 +109,7 @@ class Watcher:
             self._stopped.set_result(None)
 
     async def run(self, send: Send, send_now: SendNow | None = None) -> None:
-        """Send until the stream ends: by the task's end, by `stop`, or because the task is gone."""
+        """Send until the stream ends: by the task's end, by `stop`, or because the subject is gone."""
         self._send_now = send_now
         await self._send(send, self._opening)
         self._opening = b""
@@ -134,15 +136,15 @@ class Watcher:
         self.times_behind += 1
         self._behind = True
         self._offset = self.channel.log.end
-        task = self.channel.task
-        if task is not None and not task.final:
-            await self._send(send, self.channel.progress())
+        subject = self.channel.subject
+        if subject is not None and not subject.final and (progress := self.channel.progress()):
+            await self._send(send, progress)
 
     async def _read_rows(self, send: Send) -> None:
         """One page of what is missing; back to the log as soon as that reaches to where we stand."""
         try:
             page = await self._next_page(send)
-        except TaskGone:
+        except Gone:
             self._over = True
             return
         if page is None:
@@ -153,7 +155,7 @@ class Watcher:
                 return
         if page.complete:
             self._seen = max(self._seen, page.last)
-            if page.task.final:
+            if page.subject.final:
                 await self._send(send, page.end_frame)
                 self._over = True
         reached = self.channel.log.offset_after(self._seen)
@@ -161,11 +163,11 @@ class Watcher:
             self._offset = min(self._offset, reached)
             self._behind = False
 
-    async def _next_page(self, send: Send) -> TaskPage | None:
+    async def _next_page(self, send: Send) -> Page | None:
         """The next page of rows; None when the stream is to end. Says that it lives while the database does not
         answer.
         """
-        page = self._catch_up.page(self.channel.task_id, self._seen)
+        page = self._catch_up.page(self.channel.key, self._seen)
         self._stopped = asyncio.get_running_loop().create_future()
         while self._final is None:
             done, _ = await asyncio.wait(
@@ -181,6 +183,8 @@ class Watcher:
     async def _send_block(self, send: Send, block: Block) -> None:
         if body := block.after(self._seen):
             await self._send(send, body)
+            if block.photos:
+                self.channel.on_shown(block.photos)
         self._seen = max(self._seen, block.last)
 
     async def _send(self, send: Send, body: bytes) -> None:

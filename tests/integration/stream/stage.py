@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from lingxi.conformance.model import Model
 from lingxi.conformance.sse import Frame, Parser
@@ -22,7 +22,9 @@ from lingxi.services.read_tasks import get_task, list_items
 from lingxi.services.retry_failed import retry_failed
 from lingxi.services.submit_task import NewTask, submit_task
 from lingxi.stream.hub import Hub, HubConfig
-from lingxi.stream.reader import Ask, PostgresReader, TaskPage
+from lingxi.stream.page import Ask, Page
+from lingxi.stream.reader import PostgresReader
+from lingxi.stream.subject import Key
 from lingxi.stream.watcher import Watcher
 
 QUICK = HubConfig(poll_seconds=0.05, heartbeat_seconds=15, close_seconds=1)
@@ -38,7 +40,7 @@ class CountingReader:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def read(self, asks: Sequence[Ask]) -> dict[UUID, TaskPage]:
+    async def read(self, asks: Sequence[Ask]) -> dict[Key, Page]:
         if self.away:
             raise PostgresUnavailable("away")
         self.reads.append(list(asks))
@@ -116,6 +118,7 @@ class Stage:
         self.access_checks: list[list[Hashable]] = []
         self.hub = Hub(self.polls, self.pages, self._check_access, config)
         self.viewers: list[Viewer] = []
+        self.album_viewers: list[Any] = []
 
     async def _check_access(self, grants: Sequence[Hashable]) -> set[Hashable]:
         self.access_checks.append(list(grants))
@@ -227,6 +230,6 @@ async def open_stage(pool: Any, dsn: str, config: HubConfig = QUICK) -> AsyncIte
     try:
         yield stage
     finally:
-        for gated in (*stage.viewers, stage.polls, stage.pages):
+        for gated in (*stage.viewers, *stage.album_viewers, stage.polls, stage.pages):
             gated.gate.set()
         await stage.hub.close()

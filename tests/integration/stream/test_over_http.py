@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lingxi.api.server import ApiServer, create_server, listen
-from lingxi.api.sse import DirectWriter, end_dead_peers, last_event_id, open_task_events
+from lingxi.api.sse import DirectWriter, end_dead_peers, last_event_id, open_events
 from lingxi.conformance.connection import ConnectionLost, StreamConnection
 from lingxi.conformance.model import Model
 from lingxi.domain.ids import parse_uuid
@@ -50,9 +50,9 @@ async def _site(stage: Stage) -> AsyncIterator[Site]:
     async def events(request: Request) -> Response:
         task_id = parse_uuid(request.path_params["id"])
         assert task_id is not None
-        return await open_task_events(
+        return await open_events(
             stage.hub,
-            task_id=task_id,
+            task_id,
             workspace_id=stage.workspace_id,
             grant="grant",
             last_event_id=last_event_id(request.headers, request.query_params.get("lastEventId")),

@@ -14,7 +14,7 @@ from lingxi.api.auth import Viewer, authenticated, viewer
 from lingxi.api.deps import ApiDeps, deps_of
 from lingxi.api.documented import documented
 from lingxi.api.reading import TaskIdText, task_id_of
-from lingxi.api.sse import last_event_id, open_task_events
+from lingxi.api.sse import last_event_id, open_events
 from lingxi.domain.errors import NotFound, Unauthenticated
 from lingxi.domain.ids import parse_uuid
 from lingxi.services.read_tasks import get_task
@@ -35,7 +35,7 @@ _EVENT = {
         "data": {"type": "string"},
     },
 }
-_LAST_EVENT_ID_PARAMETER = {
+LAST_EVENT_ID_PARAMETER = {
     "name": "Last-Event-ID",
     "in": "header",
     "required": False,
@@ -57,7 +57,7 @@ _LAST_EVENT_ID_PARAMETER = {
             }
         },
         errors=(*doc.AUTHENTICATED, doc.NOT_FOUND),
-        parameters=[_LAST_EVENT_ID_PARAMETER],
+        parameters=[LAST_EVENT_ID_PARAMETER],
     ),
 )
 async def events(
@@ -80,9 +80,9 @@ async def events(
     else:
         caller = await viewer(await authenticated(request))
         grant = StreamGrant(caller.workspace_id, task_id_of(task_id), caller.token_id)
-    return await open_task_events(
+    return await open_events(
         deps.hub,
-        task_id=grant.task_id,
+        grant.task_id,
         workspace_id=grant.workspace_id,
         grant=grant.token_id,
         last_event_id=last_event_id(request.headers, last_event),
