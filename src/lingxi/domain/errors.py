@@ -195,6 +195,10 @@ ITEM_CODES: dict[str, ItemCode] = {
     "decoder_crashed": ItemCode(True, "The decoder died on this picture."),
     "storage_unavailable": ItemCode(True, "The storage did not answer."),
     "database_unavailable": ItemCode(True, "The database did not answer."),
+    "object_exists": ItemCode(False, "An object with this name exists and has other bytes."),
+    "crashed": ItemCode(True, "The process that worked on it died."),
+    "out_of_memory": ItemCode(False, "It needs more memory than its processor may take."),
+    "scratch_full": ItemCode(False, "It needs more room on disk than its processor may take."),
     "drill_failed": ItemCode(False, "The drill was told to fail."),
     "drill_busy": ItemCode(True, "The drill was told to fail for now."),
 }
