@@ -52,18 +52,16 @@ async def run(context: Context, given: Input) -> dict[str, Any]:
     if given.fail and context.attempt.number <= given.fail_times:
         _fail(given)
     result: dict[str, Any] = {"attempt": context.attempt.number}
-    if given.effect:
-        async with context.transaction() as connection:  # commits only while this attempt owns the item
-            result["first"] = await record_drill(
-                connection,
-                context.item.task_id,
-                context.item.index + 1,
-                context.attempt.id,
-            )
     if given.result_bytes:
         result["padding"] = "x" * given.result_bytes
     if given.result_text is not None:
         result["text"] = given.result_text
+    if given.effect:
+        async with context.transaction() as connection:  # commits only while this attempt owns the item
+            result["first"] = await record_drill(
+                connection, context.item.task_id, context.item.index + 1, context.attempt.id
+            )
+            context.succeed(result)  # … and the result with it: both or neither
     return result
 
 

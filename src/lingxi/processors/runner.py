@@ -5,31 +5,38 @@ item must not end the loop that runs the others.
 """
 
 import asyncio
+import inspect
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from lingxi.domain.decide import Failed, GivenBack, Happening, Succeeded
+from lingxi.domain.decide import Failed, GivenBack, Happening
 from lingxi.domain.errors import ITEM_CODES, ItemError, Permanent
 from lingxi.observability.logging import get_logger
-from lingxi.processors.contract import Context, Processor, StopReason
+from lingxi.processors.contract import Context, Processor, Stopped, StopReason
+from lingxi.processors.isolated import Isolated, ProcessorBug
+from lingxi.processors.results import encode_result
 from lingxi.services.guard_attempt import Superseded
 
-MAX_RESULT_BYTES: Final = 64 * 1024
 MAX_RETRY_AFTER_SECONDS: Final = 24 * 3600.0
 _CODE = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 _log = get_logger("processors.runner")
 
 
 class Runner:
-    """Runs items of one processor."""
+    """Runs items of one processor: on this loop, or, when its `run` is a plain function, in children.
 
-    def __init__(self, processor: Processor[Any]) -> None:
-        self._run = processor.run
+    `environment`: what such a child sees of ours.
+    """
+
+    def __init__(self, processor: Processor[Any], environment: Mapping[str, str] | None = None) -> None:
+        self._run: Any = processor.run
+        self._result_model = processor.result_model
         self._parse = TypeAdapter(processor.input_model).validator.validate_json
+        self._isolated = None if is_async(processor.run) else Isolated(processor, environment or {})
 
     async def observe(self, context: Context, input_json: str) -> Happening:
         """What happened to this attempt. Only the end of the process keeps it from answering."""
@@ -38,20 +45,42 @@ class Runner:
         except ValidationError as error:
             return _input_refused(error)
         try:
-            result = await self._run(context, given)
+            if self._isolated is not None:
+                happening: Happening = await self._isolated.run(context, input_json)
+            else:
+                result = await self._run(context, given)
+                happening = context.committed or encode_result(result, self._result_model)
         except BaseException as error:
             return what_was_raised(error, context)
-        if context.stop_reason is StopReason.DEADLINE:  # it swallowed the cancellation: too late is too late
-            return Failed.with_code("deadline_exceeded")
-        return what_was_returned(result)
+        if context.stop_reason is StopReason.DEADLINE and context.committed is None:
+            return Failed.with_code(
+                "deadline_exceeded"
+            )  # it swallowed the cancellation: too late is too late
+        return happening
+
+    async def close(self) -> None:
+        """End the children, if there are any."""
+        if self._isolated is not None:
+            await self._isolated.close()
+
+
+def is_async(run: object) -> bool:
+    """Is it an `async def` (or a method or an object whose call is one)?"""
+    return inspect.iscoroutinefunction(run) or inspect.iscoroutinefunction(type(run).__call__)
 
 
 def what_was_raised(error: BaseException, context: Context) -> Happening:
     """An exception of a processor, in view of what the worker had asked for."""
+    if context.committed is not None:  # the item has ended already, with its effect
+        if not isinstance(error, asyncio.CancelledError):
+            _log_bug(error, context)
+        return context.committed
     match error, context.stop_reason:
         case Permanent(), _:
             return _failed_by(error)
-        case _, StopReason.DEADLINE:
+        case _, StopReason.SCRATCH_FULL:
+            return Failed.with_code("scratch_full")
+        case (_, StopReason.DEADLINE) | (Stopped(), StopReason.DEADLINE_NEAR):
             return Failed.with_code("deadline_exceeded")
         case _, StopReason.SHUTDOWN | StopReason.LEASE_LOST:  # the stop may be its cause: charge nothing
             return GivenBack()
@@ -62,43 +91,6 @@ def what_was_raised(error: BaseException, context: Context) -> Happening:
         case _:
             _log_bug(error, context)
             return Failed.with_code("internal_error")
-
-
-def what_was_returned(result: object) -> Happening:
-    """A result as JSON text that PostgreSQL can hold, or why there is none."""
-    try:
-        encoded = _encode(result)
-    except (TypeError, ValueError, RecursionError):  # orjson's and pydantic's errors are among these
-        return Failed.with_code("result_invalid")
-    if encoded is None:
-        return Succeeded(None)
-    if len(encoded) > MAX_RESULT_BYTES:
-        return Failed.with_code("result_too_large")
-    if b"\\u0000" in encoded and _has_nul(orjson.loads(encoded)):
-        return Failed.with_code("result_invalid")
-    return Succeeded(encoded.decode())
-
-
-def _encode(result: object) -> bytes | None:
-    if result is None:
-        return None
-    if isinstance(result, BaseModel):
-        return result.__pydantic_serializer__.to_json(result, by_alias=True)
-    if isinstance(result, dict):
-        return orjson.dumps(result)
-    raise TypeError("a result is a model, a dict or None")
-
-
-def _has_nul(value: object) -> bool:
-    match value:
-        case str():
-            return "\x00" in value
-        case list():
-            return any(map(_has_nul, value))
-        case dict():
-            return any(_has_nul(key) or _has_nul(inner) for key, inner in value.items())
-        case _:
-            return False
 
 
 def _input_refused(error: ValidationError) -> Failed:
@@ -118,5 +110,8 @@ def _failed_by(error: ItemError) -> Happening:
 
 
 def _log_bug(error: BaseException, context: Context) -> None:
+    if isinstance(error, ProcessorBug):  # its traceback came with it
+        context.log.error("processor_raised", traceback=str(error))
+        return
     what = "cancellation_leaked" if isinstance(error, asyncio.CancelledError) else "processor_raised"
     context.log.error(what, exc_info=error)

@@ -49,7 +49,7 @@ def serve(prepare: Callable[[], None], answer: Answer, *, max_descriptors: int) 
     descriptor, memory_bytes, file_bytes = (int(argument) for argument in sys.argv[1:4])
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the parent, which ends us in its own time
         signal.signal(number, signal.SIG_IGN)
-    _limit(memory_bytes, file_bytes)
+    limit_resources(memory_bytes, file_bytes)
     with socket.socket(fileno=descriptor) as connection:
         threading.Thread(target=_end_with_parent, args=(connection,), daemon=True).start()
         logging.disable()  # libraries' remarks on hostile files; what matters is in the answer
@@ -83,7 +83,8 @@ def _guarded(answer: Answer, parent: Parent, message: bytes, descriptors: list[i
         return {"code": "decoder_crashed", "detail": f"The decoder failed ({type(error).__name__})."}
 
 
-def _limit(memory_bytes: int, file_bytes: int) -> None:
+def limit_resources(memory_bytes: int, file_bytes: int) -> None:
+    """Address space, and the size of a file that is written; no core dumps."""
     for what, value in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_CORE, 0),

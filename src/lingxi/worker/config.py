@@ -3,8 +3,10 @@
 import os
 import secrets
 import socket
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lingxi.names import PHOTO_BACKOFF_SECONDS
 
@@ -37,7 +39,14 @@ class WorkerConfig:
     cancel_seconds: float = 3.0  # for a processor to end once it is cancelled; then it is abandoned
     photo_time_limit_seconds: float = 300.0  # of one attempt to publish a photo
     photo_backoff_seconds: float = PHOTO_BACKOFF_SECONDS
+    scratch_root: Path = Path(tempfile.gettempdir()) / "lingxi-scratch"  # of all worker processes here
+    child_environment: Mapping[str, str] = field(default_factory=dict)  # of children that run sync processors
     flush_seconds: float = 5.0  # for results and acknowledgements of a stopping worker to get through
+
+    @property
+    def scratch_owner(self) -> str:
+        """The name of this process's folder in `scratch_root`: its boot."""
+        return self.name.rpartition(":")[2]
 
     @property
     def lock_seconds(self) -> float:

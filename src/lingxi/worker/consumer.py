@@ -81,6 +81,7 @@ class Consumer:
                 self._settled,
                 around.ward,
                 cancel_seconds=config.cancel_seconds,
+                environment=config.child_environment,
             )
             if processor
             else None

@@ -2,8 +2,11 @@
 its lease was lost, or when the worker stops. A processor that ignores its cancellation is abandoned."""
 
 import asyncio
+import contextlib
+import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from lingxi.broker.queue import Delivery
@@ -12,11 +15,14 @@ from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
 from lingxi.processors.contract import Attempt, Context, Item, Processor, StopReason, Tools
 from lingxi.processors.runner import Runner
+from lingxi.processors.scratch import remove, used_bytes
 from lingxi.services.claim_items import Claim
 from lingxi.worker.ledger import Ledger, Running
 from lingxi.worker.ward import Ward
 
 _WATCH_SECONDS = 0.1
+_SCRATCH_CHECKS = 5  # once in so many looks: measuring a folder is a walk through it
+_LONGEST_NOTICE_SECONDS = 5.0
 _log = get_logger("worker.executor")
 
 
@@ -32,9 +38,11 @@ class Executor:
         ward: Ward,
         *,
         cancel_seconds: float,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._processor = processor
-        self._runner = Runner(processor)
+        self._runner = Runner(processor, environment)
+        self._notice_seconds = min(_LONGEST_NOTICE_SECONDS, processor.time_limit_seconds / 10)
         self._ledger = ledger
         self._tools = tools
         self._settled = settled
@@ -52,7 +60,8 @@ class Executor:
         for claim, delivery in claims:
             item = Item(claim.key.task_id, claim.key.position - 1, claim.ref, claim.workspace_id)
             attempt = Attempt(claim.fence, claim.attempt, claim.round)
-            running = Running(claim, delivery, Context(item, attempt, deadline, self._tools), deadline)
+            context = Context(item, attempt, deadline, self._tools, self._processor.result_model)
+            running = Running(claim, delivery, context, deadline)
             self._ledger.attempts[claim.fence] = running
             self._unsettled.add(running)
             self._all_settled.clear()
@@ -65,10 +74,14 @@ class Executor:
 
     async def watch(self) -> None:
         """Until cancelled: cancel what is past its deadline or was told to stop, abandon what ignores that."""
-        while True:
+        for look in itertools.count():
             await asyncio.sleep(_WATCH_SECONDS)
+            if look % _SCRATCH_CHECKS == 0:
+                await self._watch_scratch()
             now = time.monotonic()
             for running in list(self._unsettled):
+                if now >= running.deadline - self._notice_seconds and running.context.stop_reason is None:
+                    running.context.ask_to_stop(StopReason.DEADLINE_NEAR)
                 if now >= running.deadline and running.context.stop_reason is not StopReason.DEADLINE:
                     self._ask_to_stop(running, StopReason.DEADLINE, cancel_at=now)
                 if running.cancel_at is not None and now >= running.cancel_at:
@@ -80,7 +93,7 @@ class Executor:
         """Somebody else may have these items: tell their processors, and cancel them if they go on."""
         for fence in fences:
             running = self._ledger.attempts.get(fence)
-            if running is not None and running.decision is None and running.context.stop_reason is None:
+            if running is not None and running.decision is None and not _was_asked(running):
                 _log.warning("lease_lost", queue=self._ledger.queue, item_id=str(running.context.item.id))
                 cancel_at = time.monotonic() + self._cancel_seconds
                 self._ask_to_stop(running, StopReason.LEASE_LOST, cancel_at=cancel_at)
@@ -89,19 +102,33 @@ class Executor:
         """Let what runs finish within the grace; cancel the rest; abandon what ignores that. All are settled then."""
         cancel_at = time.monotonic() + grace_seconds
         for running in list(self._unsettled):
-            if running.context.stop_reason is None:
+            if not _was_asked(running):
                 self._ask_to_stop(running, StopReason.SHUTDOWN, cancel_at=cancel_at)
         await self._all_settled.wait()
+        await self._runner.close()
 
     async def _run(self, running: Running) -> None:
         running.started = True
         await failpoints.reach("worker.before_run")
         happening = await self._runner.observe(running.context, running.claim.input)
+        running.context.end()
+        if (folder := running.context.scratch_folder) is not None:
+            await _remove(folder)
         await failpoints.reach("worker.after_run")
         if running.decision is None:
             self._settle(running, happening)
         else:
             self.abandoned -= 1
+
+    async def _watch_scratch(self) -> None:
+        limit = self._processor.scratch_bytes
+        for running in list(self._unsettled):
+            folder = running.context.scratch_folder
+            if folder is not None and running.decision is None and not _was_asked(running):
+                used = await asyncio.to_thread(used_bytes, folder)
+                if used > limit and running.decision is None:
+                    _log.warning("scratch_full", item_id=str(running.context.item.id), used_bytes=used)
+                    self._ask_to_stop(running, StopReason.SCRATCH_FULL, cancel_at=time.monotonic())
 
     def _settle(self, running: Running, happening: Happening) -> None:
         running.decision = decide(
@@ -135,3 +162,16 @@ class Executor:
         _log.error("cancellation_ignored", queue=self._ledger.queue, item_id=str(running.context.item.id))
         timed_out = reason is StopReason.DEADLINE
         self._settle(running, Failed.with_code("deadline_exceeded") if timed_out else GivenBack())
+
+
+def _was_asked(running: Running) -> bool:
+    """Was it asked to stop for good? That its deadline is near is only a notice."""
+    return running.context.stop_reason not in (None, StopReason.DEADLINE_NEAR)
+
+
+async def _remove(folder: Path) -> None:
+    """To its end, also when cancelled meanwhile: the attempt is over, and has to be settled."""
+    removing = asyncio.ensure_future(asyncio.to_thread(remove, folder))
+    while not removing.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(removing)

@@ -14,6 +14,7 @@ from lingxi.broker.stats import FinishedCounts
 from lingxi.observability.logging import get_logger
 from lingxi.processors.contract import Processor
 from lingxi.processors.publish import PublishDeps
+from lingxi.processors.scratch import Scratch
 from lingxi.worker.config import WorkerConfig
 from lingxi.worker.consumer import Consumer, Surroundings
 from lingxi.worker.lease import LeaseKeeper
@@ -88,6 +89,7 @@ class WorkerProcess:
         client = worker_client(self._config.redis_url)
         store = await Store.open(self._config.database_url, self._config.name, postgres)
         hints = Hints(client)
+        scratch = Scratch(self._config.scratch_root, self._config.scratch_owner)
         around = Surroundings(
             config=self._config,
             store=store,
@@ -95,7 +97,7 @@ class WorkerProcess:
             heartbeats=Heartbeats(client),
             hints=hints,
             stats=FinishedCounts(client),
-            tools=WorkerTools(store, hints, self._storage),
+            tools=WorkerTools(store, hints, self._storage, scratch),
             postgres=postgres,
             redis=redis,
             ward=Ward(),
@@ -110,6 +112,7 @@ class WorkerProcess:
             await hints.close()
             await self._close(client)
             await store.close()
+            scratch.close()
         _log.info(
             "worker_stopped", worker=self._config.name, attempts=self._attempts(), photos=self._photos()
         )

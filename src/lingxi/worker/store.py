@@ -4,14 +4,17 @@ Pools are opened empty, so a worker starts, and waits, while PostgreSQL is away.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from lingxi.db.session import Connection, Pool, create_pool, is_unavailable, transaction
+from lingxi.domain.decide import Succeeded, decide
 from lingxi.domain.errors import Transient
 from lingxi.observability.logging import get_logger
 from lingxi.processors.contract import Attempt, Item
-from lingxi.services.guard_attempt import guard_attempt
+from lingxi.services.claim_items import ItemKey
+from lingxi.services.finish_items import Ending, finish_items
+from lingxi.services.guard_attempt import Superseded, guard_attempt
 from lingxi.worker.outage import Outage
 
 _HOT_CONNECTIONS = 6
@@ -46,8 +49,13 @@ class Store:
         self._outage.ended()
 
     @asynccontextmanager
-    async def guarded(self, item: Item, attempt: Attempt) -> AsyncIterator[Connection]:
-        """A processor's transaction: commits only while `attempt` owns `item`. Transient while PostgreSQL is away."""
+    async def guarded(
+        self, item: Item, attempt: Attempt, result: Callable[[], Succeeded | None] = lambda: None
+    ) -> AsyncIterator[Connection]:
+        """A processor's transaction: commits only while `attempt` owns `item`. Transient while PostgreSQL is away.
+
+        With a `result` at the end of the block the same commit ends the item.
+        """
         of_processor: BaseException | None = None
         try:
             async with transaction(self._calm, acquire_timeout_seconds=_ACQUIRE_SECONDS) as connection:
@@ -56,9 +64,24 @@ class Store:
                 except OSError as error:  # of its own doing: asyncpg has other classes for a lost connection
                     of_processor = error
                     raise
-                await guard_attempt(connection, item.task_id, item.index + 1, attempt.id)
+                if (succeeded := result()) is not None:
+                    await _finish(connection, item, attempt, succeeded)
+                else:
+                    await guard_attempt(connection, item.task_id, item.index + 1, attempt.id)
         except Exception as error:
             if is_unavailable(error) and error is not of_processor:
+                self._outage.began(error)
+                raise Transient("database_unavailable") from None
+            raise
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Connection]:
+        """For a processor's reading. Transient while PostgreSQL is away."""
+        try:
+            async with self._calm.acquire(timeout=_ACQUIRE_SECONDS) as connection:
+                yield connection
+        except Exception as error:
+            if is_unavailable(error):
                 self._outage.began(error)
                 raise Transient("database_unavailable") from None
             raise
@@ -72,3 +95,12 @@ class Store:
                 pool.terminate()
             except Exception as error:
                 _log.warning("close_failed", what="postgres", reason=str(error))
+
+
+async def _finish(connection: Connection, item: Item, attempt: Attempt, succeeded: Succeeded) -> None:
+    """End the item in the open transaction: the last thing in it, since it locks the task's row."""
+    key = ItemKey(item.task_id, item.index + 1)
+    ending = Ending(key, attempt.id, decide(succeeded, attempt=attempt.number, max_attempts=attempt.number))
+    finished = (await finish_items(connection, [ending])).get((key, attempt.id))
+    if finished is None or finished.verdict != "accepted":
+        raise Superseded(f"attempt {attempt.id} does not own item {item.id}")

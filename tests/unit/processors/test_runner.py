@@ -15,7 +15,8 @@ from lingxi.domain.decide import Failed, GivenBack, Happening, Succeeded
 from lingxi.domain.errors import ItemError
 from lingxi.processors.contract import Attempt, Context, Item, Permanent, Processor, StopReason, Transient
 from lingxi.processors.demo_drill import Input
-from lingxi.processors.runner import MAX_RESULT_BYTES, Runner
+from lingxi.processors.results import MAX_RESULT_BYTES
+from lingxi.processors.runner import Runner
 from lingxi.services.guard_attempt import Superseded
 
 
