@@ -6,6 +6,7 @@ No process reads a `.env` file by itself; `.env.example` is made from this class
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,16 +22,18 @@ class SettingsError(Exception):
     """A setting is wrong; the message names it and says how to mend it, a line each."""
 
 
-def queues_named(text: str, deployed: tuple[str, ...] = QUEUES) -> tuple[str, ...]:
+def queues_named(
+    text: str, deployed: tuple[str, ...] = QUEUES, groups: Mapping[str, tuple[str, ...]] = GROUPS
+) -> tuple[str, ...]:
     """The logical queues that a comma-separated list of groups and names stands for; ValueError names the unknown ones."""
     chosen: list[str] = []
     for word in filter(None, (word.strip() for word in text.split(","))):
-        if word in GROUPS:
-            chosen += [queue for queue in GROUPS[word] if queue in deployed]
+        if word in groups:
+            chosen += [queue for queue in groups[word] if queue in deployed]
         elif word in deployed:
             chosen.append(word)
         else:
-            known = ", ".join([*GROUPS, *deployed])
+            known = ", ".join([*groups, *deployed])
             raise ValueError(f"{word!r} is no queue or group of this deployment; known are: {known}")
     return tuple(dict.fromkeys(chosen)) or deployed
 
@@ -72,7 +75,14 @@ class Settings(BaseSettings):
         "",
         description="Which queues a worker process serves: groups or logical names, comma-separated. Empty: all.",
     )
-    lingxi_queues: str = Field("", description="Which queues this deployment has at all. Empty: all nine.")
+    lingxi_queues: str = Field(
+        "",
+        description="Which queues this deployment has at all. Empty: all nine, and those of users' processors.",
+    )
+    lingxi_processors: str = Field(
+        "",
+        description="Modules with processors of your own, `package.module` or `package.module:NAME`, comma-separated; besides those that installed packages offer as entry points `lingxi.processors`.",
+    )
     lingxi_data_dir: Path = Field(
         Path(".lingxi"),
         description="Folder of the embedded servers, local objects, the token that `up` writes.",
@@ -232,23 +242,44 @@ class Settings(BaseSettings):
             raise ValueError("STORAGE_URL is s3://, which needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
         if self.lease_renew_seconds > self.lease_seconds / 2:
             raise ValueError("LEASE_RENEW_SECONDS must be at most half of LEASE_SECONDS")
-        queues_named(self.queue, self.deployed_queues)
+        if self.queue or self.lingxi_queues or self.lingxi_concurrency:  # else no processor is looked for yet
+            self._check_queues()
+        return self
+
+    def _check_queues(self) -> None:
+        queues_named(self.queue, self.deployed_queues, self.groups)
         for queue in self.concurrency:
             if queue not in self.deployed_queues:
                 raise ValueError(
                     f"LINGXI_CONCURRENCY names {queue!r}; known are: {', '.join(self.deployed_queues)}"
                 )
-        return self
+
+    @property
+    def processor_modules(self) -> tuple[str, ...]:
+        """LINGXI_PROCESSORS as a tuple."""
+        return tuple(filter(None, (module.strip() for module in self.lingxi_processors.split(","))))
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """All queue groups with their queues. Users' processors are imported for it; SettingsError when one is wrong."""
+        from lingxi.processors.finding import ProcessorsError, find_processors, groups_with
+
+        try:
+            return groups_with(find_processors(self.processor_modules))
+        except ProcessorsError as error:
+            raise SettingsError(str(error)) from error
 
     @property
     def deployed_queues(self) -> tuple[str, ...]:
         """The logical queues of this deployment."""
-        return queues_named(self.lingxi_queues)
+        groups = self.groups
+        every = tuple(dict.fromkeys([*QUEUES, *(queue for queues in groups.values() for queue in queues)]))
+        return queues_named(self.lingxi_queues, every, groups)
 
     @property
     def served_queues(self) -> tuple[str, ...]:
         """The logical queues that a worker process serves."""
-        return queues_named(self.queue, self.deployed_queues)
+        return queues_named(self.queue, self.deployed_queues, self.groups)
 
     @property
     def concurrency(self) -> dict[str, int]:
@@ -295,6 +326,12 @@ def load_settings(**overrides: Any) -> Settings:
 def child_environment(**settings: str) -> dict[str, str]:
     """The environment for a child process that is Lingxi too: this process's, with some settings given by us."""
     return {**os.environ, **{name.upper(): value for name, value in settings.items()}}
+
+
+def processor_environment() -> dict[str, str]:
+    """What children that run users' sync processors see: this process's environment without Lingxi's settings."""
+    ours = {name.upper() for name in Settings.model_fields}
+    return {name: value for name, value in os.environ.items() if name.upper() not in ours}
 
 
 def env_example() -> str:

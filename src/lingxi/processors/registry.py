@@ -1,6 +1,6 @@
 """Which queues have a processor here, and whether inputs fit it.
 
-All nine queues exist from the start; one whose processor is not built yet, or that this deployment does not have
+Lingxi's nine queues exist from the start, a user's comes with its processor; one whose processor is not built yet, or that this deployment does not have
 (`LINGXI_QUEUES`), refuses submission with 40001 and says which types are available.
 """
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from lingxi.domain.errors import FieldError, SchemaError
 from lingxi.names import QUEUES
 from lingxi.processors.contract import Processor
+from lingxi.processors.finding import whats_wrong
 
 MAX_REPORTED_ERRORS = 100  # of one submission: enough to mend it, short enough to read
 
@@ -25,26 +26,29 @@ class Registry:
         deployed_queues: Iterable[str] = QUEUES,
     ) -> None:
         deployed = set(deployed_queues)
-        if unknown := deployed - set(QUEUES):
-            raise ValueError(f"unknown queues: {', '.join(sorted(unknown))}; known are: {', '.join(QUEUES)}")
-        self._processors: dict[str, Processor[Any]] = {}
+        given: dict[str, Processor[Any]] = {}
         for processor in processors:
-            if processor.name not in QUEUES:
-                raise ValueError(
-                    f"processor for an unknown queue {processor.name!r}; known are: {', '.join(QUEUES)}"
-                )
-            if processor.name in self._processors:
+            if why := whats_wrong(processor):
+                raise ValueError(f"{why}.")
+            if processor.name in given:
                 raise ValueError(f"two processors for {processor.name!r}")
-            if processor.name in deployed:
-                self._processors[processor.name] = processor
+            given[processor.name] = processor
+        known = tuple(dict.fromkeys([*QUEUES, *given]))
+        if unknown := deployed - set(known):
+            raise ValueError(f"unknown queues: {', '.join(sorted(unknown))}; known are: {', '.join(known)}")
+        self._processors = {name: given[name] for name in known if name in given and name in deployed}
         self._lists: dict[str, TypeAdapter[list[BaseModel]]] = {
             name: TypeAdapter(list[processor.input_model])  # type: ignore[name-defined]
             for name, processor in self._processors.items()
         }
 
     def available(self) -> tuple[str, ...]:
-        """The types that can be submitted, in the order of names.QUEUES."""
-        return tuple(queue for queue in QUEUES if queue in self._processors)
+        """The types that can be submitted: Lingxi's in the order of names.QUEUES, then users'."""
+        return tuple(self._processors)
+
+    def processors(self) -> tuple[Processor[Any], ...]:
+        """In the same order."""
+        return tuple(self._processors.values())
 
     def find(self, name: str) -> Processor[Any] | None:
         """The processor of a queue, or None."""
