@@ -45,11 +45,18 @@ def to_srgb(image: pyvips.Image, profile: bytes | None) -> pyvips.Image:
     if image.interpretation == "cmyk":
         # Ink has no colours of its own: libvips's SWOP-like profile is what sharp takes too.
         image = image.icc_transform("srgb", input_profile="cmyk", intent="perceptual", depth=8)
+    elif image.interpretation in ("lab", "labs"):
+        image = of_lab(image.colourspace("lab"))
     elif image.interpretation != "srgb":
         image = image.colourspace("srgb")
     if image.bands > 3:
         image = image.extract_band(0, n=3)
     return image if image.format == "uchar" else image.cast("uchar")
+
+
+def of_lab(image: pyvips.Image) -> pyvips.Image:
+    """sRGB of a file's Lab, whose white is D50 as in a profile; libvips's own conversion takes it for D65's."""
+    return image.icc_export(output_profile="srgb", intent="perceptual", depth=8)
 
 
 def with_profile(image: pyvips.Image, profile: bytes) -> pyvips.Image:

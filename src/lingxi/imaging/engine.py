@@ -26,7 +26,7 @@ def inspect(descriptor: int, admit: Callable[[int], None]) -> ImageFacts:
         kind = sniff(content)
         try:
             picture = open_picture(kind, content, descriptor)
-            limits.check_header(kind, picture)
+            limits.check_header(kind, picture, content)
             admit(picture.header.decoded_bytes)
             _decode(kind, picture)
         except (pyvips.Error, DecodeError) as error:

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import pyvips
 
+from lingxi.imaging import lab
 from lingxi.imaging.colour import profile_of, with_profile
 from lingxi.imaging.sniff import ImageKind
 from lingxi.imaging.wholeness import check_boxes
@@ -91,6 +92,8 @@ def block_all_others() -> None:
 
 def open_picture(kind: ImageKind, content: mmap.mmap, descriptor: int) -> Picture:
     """By the kind that was sniffed. ImageError for boxes that are cut, DecodeError for a header that is not readable."""
+    if kind is ImageKind.TIFF and (encoding := lab.encoding_of(content)) is not None:
+        return LabPicture(lab.as_rgb(content), encoding)
     if kind not in _ISOBMFF:
         return VipsPicture(kind, descriptor)
     layout = check_boxes(content)
@@ -130,13 +133,15 @@ class VipsPicture:
             options |= {"shrink": shrink, "fail_on": "warning" if strict else "error"}
         elif self._kind is ImageKind.WEBP:
             options["scale"] = 1 / shrink
-        # read from its start, wherever its position is
-        source = pyvips.Source.new_from_descriptor(self._descriptor)
         try:
-            image = _LOADERS[self._kind][1](source, **options)
+            image = _LOADERS[self._kind][1](self._source(), **options)
         except pyvips.Error as error:
             raise DecodeError(str(error)) from error
         return image if self._profile is None else with_profile(image, self._profile)
+
+    def _source(self) -> pyvips.Source:
+        """Read from its start, wherever its position is."""
+        return pyvips.Source.new_from_descriptor(self._descriptor)
 
     def _read_header(self) -> Header:
         image = self.load(strict=False)
@@ -154,6 +159,21 @@ class VipsPicture:
             decoded_bytes=image.width * image.height * image.bands * sample_bytes,
             many_scans=bool(field(image, "jpeg-multiscan", 0)),
         )
+
+
+class LabPicture(VipsPicture):
+    """A TIFF in CIE L*a*b* of eight bits."""
+
+    def __init__(self, as_rgb: bytes, encoding: int) -> None:
+        super().__init__(ImageKind.TIFF, descriptor=-1)
+        self._as_rgb = as_rgb
+        self._encoding = encoding
+
+    def load(self, shrink: int = 1, *, strict: bool = True) -> pyvips.Image:
+        return lab.to_rgb(super().load(shrink, strict=strict), self._encoding)
+
+    def _source(self) -> pyvips.Source:
+        return pyvips.Source.new_from_memory(self._as_rgb)
 
 
 def field(image: pyvips.Image, name: str, default: int) -> int:

@@ -117,7 +117,7 @@ def open_with_its_loader(work: Work) -> None:
 
 
 def check_limits(work: Work) -> None:
-    limits.check_header(work.kind, work.picture)
+    limits.check_header(work.kind, work.picture, work.content)
 
 
 def wait_for_memory(work: Work) -> None:

@@ -4,9 +4,10 @@ import mmap
 import re
 from typing import Final
 
+from lingxi.imaging import limits
 from lingxi.imaging.errors import ImageError
 from lingxi.imaging.sniff import ImageKind
-from lingxi.imaging.wholeness import undecodable
+from lingxi.imaging.wholeness import png_size, undecodable
 
 _SAYS_UNSUPPORTED: Final = re.compile(
     r"not implemented|not configured|not been built|unsupported jpeg process", re.IGNORECASE
@@ -19,6 +20,8 @@ def refused(kind: ImageKind, content: mmap.mmap, message: str) -> ImageError:
     """The error for a picture of which the decoder says `message`."""
     if "out of memory" in message.lower():
         return ImageError("decoder_crashed", "Decoding the picture took more memory than is allowed.")
+    if kind is ImageKind.PNG:  # libpng has limits of its own, and says nothing
+        limits.check_pixels(*png_size(content), limits.max_pixels(kind))
     if _SAYS_TOO_LARGE.search(message):
         return ImageError("too_many_pixels", "The picture's header asks for more than any decoder may take.")
     if _SAYS_UNSUPPORTED.search(message):

@@ -51,6 +51,14 @@ _FOREIGN: Final[tuple[tuple[int, bytes, str], ...]] = (
     (0, b"\x00MRM", _RAW),
     (6, b"HEAPCCDR", _RAW),
     (0, b"\x1aE\xdf\xa3", "a video"),
+    (4, b"moov", "a video"),
+    (4, b"mdat", "a video"),
+    (4, b"wide", "a video"),
+    (8, b"AVI ", "a video"),
+    (8, b"WAVE", "a sound"),
+    (0, b"ID3", "a sound"),
+    (0, b"\x1f\x8b", "a compressed file"),
+    (0, b"\x00\x05\x16\x07", "what macOS keeps beside a file; upload the photo itself"),
     (0, b"\x08\xf2\xa6\xb6", "a file of the vips program"),
     (0, b"\xb6\xa6\xf2\x08", "a file of the vips program"),
 )
@@ -96,6 +104,8 @@ def _sniff_isobmff(content: Content) -> ImageKind:
         return (
             ImageKind.AVIF if compatible & _AVIF_BRANDS and not compatible & _HEIC_BRANDS else ImageKind.HEIF
         )
+    if len(major) < 4:
+        raise ImageError("truncated_image", "The file is cut off: there are a few bytes of it.")
     what = _RAW if major == b"crx " else "a video or another container, not a picture"
     raise ImageError("unsupported_type", f"The file is {what}.")
 
@@ -105,7 +115,7 @@ def _foreign(content: Content) -> str:
         if content[offset : offset + len(magic)] == magic:
             return what
     start = content[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    if start.startswith((b"<svg", b"<?xml", b"<!doctype svg")):
+    if start.startswith((b"<svg", b"<?xml", b"<!doctype svg", b"<!--")):
         return "an SVG drawing or another XML document"
     if start.startswith((b"<!doctype html", b"<html")):
         return "a web page"

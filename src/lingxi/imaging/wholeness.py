@@ -9,6 +9,11 @@ from lingxi.imaging.sniff import Content, ImageKind
 
 _MAX_SEGMENTS: Final = 65_536
 _END_OF_JPEG: Final = b"\xff\xd9"
+_START_OF_SCAN: Final = b"\xff\xda"
+_MAX_SCANS: Final = 10_000
+_PNG_SAMPLES: Final = {b"\0": 1, b"\2": 3, b"\3": 1, b"\4": 2, b"\6": 4}  # samples of a pixel, by colour type
+_DEFLATED_TO_AT_BEST: Final = 1032  # one byte of zlib stands for so many
+_PIXELS_OF_A_SCAN_BYTE: Final = 512  # a bit for each block of 8 x 8
 
 
 def check_boxes(content: Content) -> isobmff.Layout:
@@ -32,6 +37,32 @@ def undecodable(kind: ImageKind, content: Content) -> ImageError:
     if _is_cut(kind, content):
         return ImageError("truncated_image", "The picture is cut off: a part of the file is missing.")
     return ImageError("corrupt_image", "The picture is damaged and cannot be decoded.")
+
+
+def too_short(kind: ImageKind, content: Content, width: int, height: int, *, many_scans: bool) -> bool:
+    """Could so many pixels not be in so few bytes? Asked of the kinds whose decoder sets the memory for all pixels up first:
+    a JPEG of many scans, which is also looked at for its end, and PNG."""
+    if kind is ImageKind.PNG:
+        bits = _PNG_SAMPLES.get(content[25:26], 1) * int.from_bytes(
+            content[24:25]
+        )  # a pixel, by its colour type and bit depth
+        return width * height * bits // 8 > _DEFLATED_TO_AT_BEST * len(content)
+    if kind is ImageKind.JPEG and many_scans:
+        return _jpeg_is_cut(content) or width * height > _PIXELS_OF_A_SCAN_BYTE * len(content)
+    return False
+
+
+def jpeg_scans(content: Content) -> int:
+    """How many scans a JPEG has, at most; one that its thumbnail has is counted too."""
+    found, at = 0, content.find(_START_OF_SCAN)
+    while at >= 0 and found < _MAX_SCANS:
+        found, at = found + 1, content.find(_START_OF_SCAN, at + 2)
+    return found
+
+
+def png_size(content: Content) -> tuple[int, int]:
+    """Width and height that a PNG's header declares."""
+    return int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
 
 
 def _is_cut(kind: ImageKind, content: Content) -> bool:

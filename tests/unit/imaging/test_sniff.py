@@ -37,7 +37,7 @@ def test_tells_heic_from_heif_from_avif() -> None:
         (b"PK\x03\x04", "ZIP"),
         (b"\xff\xd8", "of no accepted type"),
         (b"GIF88a", "of no accepted type"),
-        (b"RIFF\x00\x00\x00\x00WAVE", "of no accepted type"),
+        (b"RIFF\x00\x00\x00\x00WAVE", "a sound"),
     ],
 )
 def test_refuses_all_else_and_says_what_it_is(data: bytes, says: str) -> None:
