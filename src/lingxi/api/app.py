@@ -14,7 +14,19 @@ from lingxi.api.monitor import QueueMonitor
 from lingxi.api.problems import Problems, on_http_exception, on_validation_error
 from lingxi.api.rates import AddressRates
 from lingxi.api.remembered_access import KnownTokens
-from lingxi.api.routes import access, album_stream, monitoring, objects, stream, tasks, uploads
+from lingxi.api.routes import (
+    access,
+    album_stream,
+    albums,
+    monitoring,
+    objects,
+    photos,
+    shares,
+    stream,
+    tasks,
+    uploads,
+    variants,
+)
 from lingxi.observability.http import RequestMetrics
 
 API_ROUTERS = (
@@ -22,6 +34,10 @@ API_ROUTERS = (
     stream.router,
     objects.router,
     uploads.router,
+    albums.router,
+    photos.router,
+    shares.router,
+    variants.router,
     album_stream.router,
     access.router,
     monitoring.probes,

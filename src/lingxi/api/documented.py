@@ -19,6 +19,7 @@ from lingxi.domain.errors import (
     MalformedKey,
     MalformedRequest,
     NotFound,
+    OverLimit,
     PostgresUnavailable,
     RedisUnavailable,
     SchemaError,
@@ -53,7 +54,11 @@ INTERNAL = LingxiError(problems.INTERNAL_DETAIL)
 NO_REDIS = RedisUnavailable("Redis cannot serve now; try again.")
 NO_POSTGRESQL = PostgresUnavailable("PostgreSQL cannot serve now; try again.")
 
+OPERATORS = Forbidden("An operator's token belongs to no workspace and cannot be used here.")
+TOO_OFTEN = OverLimit("Too many requests from this address; wait a little.", retry_after_seconds=1)
+
 AUTHENTICATED = (BAD_REQUEST, NO_TOKEN, ROLE_TOO_LOW, INTERNAL, NO_POSTGRESQL)
+SHARED = (BAD_REQUEST, NO_TOKEN, OPERATORS, INTERNAL, NO_POSTGRESQL, TOO_OFTEN)
 WITH_BODY = (MALFORMED, INVALID, SLOW, LARGE, NOT_JSON)
 WITH_KEY = (BAD_KEY, KEY_REUSED)
 
@@ -66,7 +71,9 @@ _MEANINGS = {
     409: "Not possible in this state, or the key was used with a different body.",
     413: "Over a limit; the limit is in the answer.",
     415: "The content is of no accepted type.",
+    416: "The range begins behind the end; `Content-Range` says the size.",
     422: "It breaks the schema; `errors` says which field and why.",
+    429: "Asked too often; `Retry-After` says when to try again.",
     500: "Internal error.",
     503: "A server that this needs is unavailable.",
 }
@@ -86,6 +93,24 @@ REPLAYED_HEADER = {
 }
 EMPTY_BODY = {"application/json": {"schema": {"type": "object", "maxProperties": 0}, "example": {}}}
 LOCATION_HEADER = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
+BYTES = {
+    "application/octet-stream": {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}
+}
+BYTES_HEADERS = {
+    "ETag": {"description": "Strong: the SHA-256 of the bytes.", "schema": {"type": "string"}},
+    "Accept-Ranges": {"schema": {"type": "string", "const": "bytes"}},
+}
+
+
+def parts(content: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """The further answers of a route that serves bytes."""
+    return {
+        206: {"description": "The part that `Range: bytes=…` asked for.", "content": content},
+        304: {"description": "`If-None-Match` names what is there."},
+    }
+
+
+PARTS = parts(BYTES)
 
 
 def ref(model: type[BaseModel]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from lingxi.api import schemas
+from lingxi.api import album_schemas, schemas
 from lingxi.api.app import API_ROUTERS
 from lingxi.api.compatibility import breaking_changes
 from lingxi.api.routes import monitoring
@@ -33,6 +33,11 @@ body, state. Every answer carries `X-Request-Id`. A method that an address does 
 API_VERSION = "1.0.0"  # of the contract, not of the package
 _METHODS = ("get", "put", "post", "delete", "head", "patch", "options")
 _OPEN_TAGS = {"Health"}
+_SCHEMA_MODULES = (schemas, album_schemas)
+_WITH_OPTIONAL_MEMBERS = (
+    *("NewTask", "NewItem", "NewToken", "NewWorkspace", "Problem"),
+    *("NewAlbum", "AlbumChange", "NewShareLink", "AlbumCounts", "Photo"),
+)
 
 
 def document() -> dict[str, Any]:
@@ -86,15 +91,17 @@ def _finish(path: str, method: str, operation: dict[str, Any]) -> None:
 
 
 def _schemas() -> dict[str, Any]:
-    models = [
-        (model, "serialization")
-        for model in vars(schemas).values()
+    models = {
+        model.__name__: model
+        for module in _SCHEMA_MODULES
+        for model in vars(module).values()
         if isinstance(model, type) and issubclass(model, BaseModel) and model not in (BaseModel, schemas.Wire)
-    ]
-    _, made = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    }
+    wanted = [(model, "serialization") for model in models.values()]
+    _, made = models_json_schema(wanted, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     definitions = {name: _without_titles(schema) for name, schema in made["$defs"].items()}
-    for name in ("NewTask", "NewItem", "NewToken", "NewWorkspace", "Problem"):
-        _only_required(definitions[name], getattr(schemas, name))
+    for name in _WITH_OPTIONAL_MEMBERS:
+        _only_required(definitions[name], models[name])
     return definitions
 
 

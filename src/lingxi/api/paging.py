@@ -6,10 +6,11 @@ to workspace, route and filters: any other use is a bad cursor (40001), also wit
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 import orjson
+from fastapi import Query
 
 from lingxi.api.signing import Signer
 from lingxi.domain.errors import MalformedRequest
@@ -17,6 +18,11 @@ from lingxi.domain.errors import MalformedRequest
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 _MAX_CURSOR_CHARACTERS = 1000
+
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows of the page, at most.")]
+CursorText = Annotated[
+    str | None, Query(description="`nextCursor` of the page before, with the same filters.")
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lingxi.api.limits import ClientGone
+from lingxi.api.stored_bytes import Unsatisfiable
 from lingxi.broker.errors import BrokerUnavailable
 from lingxi.db.session import is_unavailable
 from lingxi.domain.errors import (
@@ -60,6 +61,8 @@ def problem_response(error: LingxiError, headers: dict[str, str] | None = None) 
         headers["WWW-Authenticate"] = 'Bearer realm="lingxi"'
     if error.retry_after_seconds is not None:
         headers["Retry-After"] = str(error.retry_after_seconds)
+    if isinstance(error, Unsatisfiable):
+        headers |= error.headers
     headers["Cache-Control"] = "no-store"
     return Response(orjson.dumps(problem_body(error)), error.status, headers, MEDIA_TYPE)
 

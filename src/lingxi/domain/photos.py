@@ -10,6 +10,12 @@ from uuid import UUID
 from lingxi.domain.wire import time_to_wire
 
 
+TIMELINE_STAGES = (
+    "received", "stored", "enqueued", "started", "decoded", "encoded", "variantsStored", "committed", "firstFrame",
+)  # fmt: skip
+"""What `photos.timeline` keeps of the first publication, in the order in which a photo passes it."""
+
+
 class ProcessingState(StrEnum):
     """How far the pictures of a photo are."""
 
@@ -108,14 +114,20 @@ def variant_path(album_id: UUID, photo_id: UUID, file_name: str) -> str:
     return f"/api/v1/albums/{album_id}/photos/{photo_id}/variants/{file_name}"
 
 
+def preview_path(album_id: UUID, photo_id: UUID, file_name: str) -> str:
+    """Where members see a variant that is not published (any more)."""
+    return f"/api/v1/albums/{album_id}/photos/{photo_id}/previews/{file_name}"
+
+
 def variant_to_wire(photo: Photo, variant: Variant) -> dict[str, Any]:
+    path = variant_path if photo.visible else preview_path
     return {
         "kind": variant.kind,
         "width": variant.width,
         "height": variant.height,
         "bytes": variant.size_bytes,
         "contentType": variant.content_type,
-        "url": variant_path(photo.album_id, photo.id, variant.file_name),
+        "url": path(photo.album_id, photo.id, variant.file_name),
     }
 
 

@@ -43,6 +43,7 @@ class Api:
     url: str
     deps: ApiDeps
     monitoring_url: str = ""
+    app: Any = None
 
     def client(self, token: str | None = None, **headers: str) -> httpx.AsyncClient:
         """A client at `/api/v1/`, with the token if given."""
@@ -102,9 +103,10 @@ async def open_api(
         albums=AlbumMemory(pool),
     )
     async with contextlib.AsyncExitStack() as stack:
-        url = await stack.enter_async_context(_serve(create_app(deps)))
+        app = create_app(deps)
+        url = await stack.enter_async_context(_serve(app))
         monitoring_url = await stack.enter_async_context(_serve(create_monitoring_app(deps)))
-        yield Api(url, deps, monitoring_url)
+        yield Api(url, deps, monitoring_url, app)
         await hub.close()
     await hints.close()
     await redis.aclose()

@@ -19,7 +19,7 @@ from lingxi.api.changes import Change, Changes, Done, idempotency_key
 from lingxi.api.deps import ApiDeps, deps_of
 from lingxi.api.documented import documented
 from lingxi.api.json_body import canonical_digest, parse
-from lingxi.api.paging import DEFAULT_LIMIT, MAX_LIMIT, Cursors
+from lingxi.api.paging import DEFAULT_LIMIT, Cursors, CursorText, Limit
 from lingxi.api.reading import (
     Moment,
     TaskIdText,
@@ -59,10 +59,6 @@ _METADATA_PARAMETER = {
         "maxProperties": _MAX_METADATA_FILTERS,
     },
 }
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows of the page, at most.")]
-CursorText = Annotated[
-    str | None, Query(description="`nextCursor` of the page before, with the same filters.")
-]
 
 
 # ── submit ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,29 @@
+"""A served API with an album, and photos that real decoders have published into the API's own storage."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from lingxi.observability.logging import configure
+from tests.integration.albums.stage import Stage
+from tests.integration.api.harness import make_world, open_api
+
+
+@pytest.fixture(autouse=True)
+def logging_as_served() -> None:
+    """The product's own log lines, so that tests can look into them."""
+    configure("info")
+
+
+@pytest.fixture
+async def stage(
+    pool: asyncpg.Pool[asyncpg.Record], database_url: str, redis_url: str, tmp_path: Path
+) -> AsyncIterator[Stage]:
+    world: Any = await make_world(pool)
+    async with open_api(database_url, redis_url, tmp_path) as api, Stage.open(api, world, tmp_path) as opened:
+        yield opened
