@@ -7,6 +7,7 @@ import secrets
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from lingxi.broker.checks import server_report
@@ -17,6 +18,7 @@ from lingxi.imaging.children import Decoders
 from lingxi.observability import failpoints
 from lingxi.observability.logging import configure, get_logger
 from lingxi.processors.demo_drill import DRILL
+from lingxi.processors.finding import find_processors
 from lingxi.processors.media_verify import MediaVerify
 from lingxi.processors.photo_process import PhotoProcess
 from lingxi.processors.publish import PublishDeps
@@ -87,13 +89,20 @@ def secret_keys(settings: Settings) -> tuple[bytes, ...]:
     return (path.read_text("ascii").strip().encode(),)
 
 
-def publish_deps(settings: Settings, decoders: Decoders, pool: Pool, storage: Storage) -> PublishDeps:
+def scratch_root(settings: Settings) -> Path:
+    """Where worker processes have their scratch folders."""
+    return settings.data_dir / "scratch" / "attempts"
+
+
+def publish_deps(
+    settings: Settings, decoders: Decoders, pool: Pool, storage: Storage, scratch_folder: Path | None = None
+) -> PublishDeps:
     """What publishing a photo needs."""
     return PublishDeps(
         storage=storage,
         decoders=decoders,
         transaction=lambda: transaction(pool),
-        scratch_folder=settings.data_dir / "scratch",
+        scratch_folder=scratch_folder or settings.data_dir / "scratch",
         prefix=settings.photo_prefix,
         environment=settings.photo_environment,
     )
@@ -103,7 +112,8 @@ def make_registry(settings: Settings, decoders: Decoders, pool: Pool, storage: S
     """The processors of this deployment. The API needs them too: they know what an input must look like."""
     photos = PhotoProcess(publish_deps(settings, decoders, pool, storage))
     verify = MediaVerify(decoders, lambda: pool.acquire(timeout=5), settings.data_dir / "scratch")
-    return Registry([DRILL, verify.processor(), photos.processor()], settings.deployed_queues)
+    users = [found.processor for found in find_processors(settings.processor_modules)]
+    return Registry([DRILL, verify.processor(), photos.processor(), *users], settings.deployed_queues)
 
 
 async def refuse_bad_redis(url: str) -> None:

@@ -14,6 +14,7 @@ from lingxi.bootstrap.common import (
     prepare,
     publish_deps,
     refuse_bad_redis,
+    scratch_root,
 )
 from lingxi.broker.client import worker_client
 from lingxi.broker.connection import connection_factory
@@ -25,7 +26,8 @@ from lingxi.imaging.children import DecoderConfig, Decoders
 from lingxi.maintenance.photo_sweep import PhotoSweeper
 from lingxi.maintenance.sweeper import Sweeper
 from lingxi.names import PHOTO_QUEUE
-from lingxi.settings import Settings, child_environment, load_settings
+from lingxi.processors.scratch import ScratchSweep
+from lingxi.settings import Settings, child_environment, load_settings, processor_environment
 from lingxi.worker.child import run_worker_process
 from lingxi.worker.config import WorkerConfig, worker_name
 from lingxi.worker.process import Loop, WorkerProcess
@@ -48,6 +50,7 @@ async def run_worker(settings: Settings, processes: int = 1) -> int:
         database_url=settings.database_url,
         stop_seconds=worker_config(settings, "").longest_stop_seconds,
         environment=child_environment(**_as_environment(settings)),
+        scratch_root=scratch_root(settings),
     )
     return await Supervisor(config).run()
 
@@ -71,6 +74,8 @@ def worker_config(settings: Settings, name: str) -> WorkerConfig:
         lease_renew_seconds=settings.lease_renew_seconds,
         heartbeat_seconds=settings.heartbeat_seconds,
         grace_seconds=settings.grace_seconds,
+        scratch_root=scratch_root(settings),
+        child_environment=processor_environment(),
     )
 
 
@@ -101,11 +106,15 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
         processors = {
             queue: registry.get(queue) for queue in registry.available() if queue in settings.served_queues
         }
+        config = worker_config(settings, name)
+        beside.append(ScratchSweep(config.scratch_root))
         yield WorkerProcess(
-            worker_config(settings, name),
+            config,
             processors,
             storage=storage,
-            publish=publish_deps(settings, decoders, pool, storage),
+            publish=publish_deps(
+                settings, decoders, pool, storage, config.scratch_root / config.scratch_owner
+            ),
             beside=beside,
         )
 

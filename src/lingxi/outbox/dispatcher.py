@@ -175,12 +175,12 @@ class Dispatcher:
         done.leader = await self._lock.acquire()
         if not done.leader:
             return
-        no_room = await self._queues_without_room()
+        roomy = await self._queues_with_room()
         connection = await self._connected()
         limit = 1 if self._one_by_one else names.EVENTS_PER_ROUND
         async with connection.transaction():
             rows = await connection.fetch(
-                sql("outbox/claim_due"), limit, no_room, names.PAYLOAD_VERSION, list(HANDLED_TYPES)
+                sql("outbox/claim_due"), limit, roomy, names.PAYLOAD_VERSION, list(HANDLED_TYPES)
             )
             await failpoints.reach("outbox.after_claim")
             done.claimed = len(rows)
@@ -196,18 +196,18 @@ class Dispatcher:
         self._hints.publish_albums(prepared.changed_albums)
         self._settle(delivered, done, limit)
 
-    async def _queues_without_room(self) -> list[str]:
-        """Queues that take no event now, those that this deployment does not have among them."""
+    async def _queues_with_room(self) -> list[str]:
+        """Queues of this deployment that take an event now."""
         before, self._waiting = self._waiting, await self._sender.waiting()
         limit = self.config.waiting_limit
-        no_room = [queue for queue in names.QUEUES if queue not in self._waiting]
+        full = set()
         for queue, waiting in self._waiting.items():
             if waiting >= limit or 0 < waiting > limit - self._needed_room.get(queue, 0):
-                no_room.append(queue)
+                full.add(queue)
             else:
                 self._needed_room.pop(queue, None)
-        self._draining = any(self._waiting.get(queue, 0) < before.get(queue, 0) for queue in no_room)
-        return no_room
+        self._draining = any(self._waiting[queue] < before.get(queue, 0) for queue in full)
+        return [queue for queue in self._waiting if queue not in full]
 
     async def _prepare(self, connection: Connection, rows: Sequence[Record], done: Round) -> Prepared:
         """The parcels of the events that have room, and what becomes of those that need none."""

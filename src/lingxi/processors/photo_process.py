@@ -55,6 +55,6 @@ class PhotoProcess:
             raise Permanent("photo_not_found")
         if given.generation is not None and given.generation > photo["requested_generation"]:
             raise Permanent("generation_not_requested")
-        deps = replace(self._deps, transaction=context.transaction)
+        deps = replace(self._deps, transaction=context.transaction, scratch_folder=context.scratch())
         outcome = await process_photo(given.photo_id, deps, generation=given.generation)
         return PhotoResult(photo_id=given.photo_id, outcome=outcome)

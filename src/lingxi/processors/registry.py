@@ -1,7 +1,7 @@
 """Which queues have a processor here, and whether inputs fit it.
 
-Lingxi's nine queues exist from the start, a user's comes with its processor; one whose processor is not built yet, or that this deployment does not have
-(`LINGXI_QUEUES`), refuses submission with 40001 and says which types are available.
+Lingxi's nine queues exist from the start, a user's comes with its processor. One whose processor is not built yet, or that
+this deployment does not have (`LINGXI_QUEUES`), refuses submission with 40001 and says which types are available.
 """
 
 from collections.abc import Iterable, Sequence

@@ -21,7 +21,7 @@ _log = get_logger("processors.scratch")
 
 
 class Scratch:
-    """The folders of one process. Nothing is made on disk before it is needed."""
+    """The folders of one process."""
 
     def __init__(self, root: Path, owner: str) -> None:
         self.root = root
@@ -32,10 +32,14 @@ class Scratch:
     def folder(self) -> Path:
         """This process's own folder, for what belongs to no attempt; made and locked when first asked for."""
         folder = self.root / self._owner
-        if self._lock is None:
+        while self._lock is None:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if (folder / _LOCK).exists():
+                self._lock = lock
+            else:  # a sweep saw the folder before it was locked, and took it for a dead one's
+                os.close(lock)
         return folder
 
     def open(self, name: str) -> Path:

@@ -90,6 +90,7 @@ class WorkerProcess:
         store = await Store.open(self._config.database_url, self._config.name, postgres)
         hints = Hints(client)
         scratch = Scratch(self._config.scratch_root, self._config.scratch_owner)
+        _log.debug("scratch_folder_made", folder=str(scratch.folder))
         around = Surroundings(
             config=self._config,
             store=store,

@@ -11,10 +11,12 @@ import time
 from asyncio.subprocess import Process
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lingxi.db.session import connect
 from lingxi.observability.logging import get_logger
+from lingxi.processors.scratch import remove_owner
 from lingxi.services.photo_jobs import put_back_stale_photo_jobs
 from lingxi.services.sweep_leases import sweep_leases
 from lingxi.worker.config import new_boot, worker_name
@@ -38,6 +40,7 @@ class SupervisorConfig:
     database_url: str
     stop_seconds: float  # WorkerConfig.longest_stop_seconds: a child that takes longer is killed
     environment: Mapping[str, str] | None = None  # None: this process's own
+    scratch_root: Path | None = None  # where children have their scratch folders
 
 
 class Supervisor:
@@ -79,6 +82,8 @@ class Supervisor:
             _log.warning(
                 "worker_died", pid=child.pid, exit_code=code, seconds=round(time.monotonic() - since, 1)
             )
+            if (root := self._config.scratch_root) is not None:
+                await asyncio.to_thread(remove_owner, root, boot)
             self._in_background(self._end_leases(worker_name(boot, child.pid)))
             quick_deaths = 0 if time.monotonic() - since >= _SETTLED_SECONDS else quick_deaths + 1
             await self._pause(quick_deaths)
