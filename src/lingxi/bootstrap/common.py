@@ -17,14 +17,18 @@ from lingxi.db.session import Pool, transaction
 from lingxi.imaging.children import Decoders
 from lingxi.observability import failpoints
 from lingxi.observability.logging import configure, get_logger
+from lingxi.processors.contract import Processor
 from lingxi.processors.demo_drill import DRILL
 from lingxi.processors.finding import find_processors
 from lingxi.processors.media_verify import MediaVerify
 from lingxi.processors.photo_process import PhotoProcess
 from lingxi.processors.publish import PublishDeps
 from lingxi.processors.registry import Registry
+from lingxi.processors.video_poster import VideoPoster
+from lingxi.processors.video_transcode import VideoTranscode
 from lingxi.settings import Settings, SettingsError
 from lingxi.storage import S3Access, Storage, open_storage
+from lingxi.video.children import VideoChildren
 from lingxi.worker.shutdown import StopSignals
 
 _log = get_logger("bootstrap")
@@ -112,8 +116,16 @@ def make_registry(settings: Settings, decoders: Decoders, pool: Pool, storage: S
     """The processors of this deployment. The API needs them too: they know what an input must look like."""
     photos = PhotoProcess(publish_deps(settings, decoders, pool, storage))
     verify = MediaVerify(decoders, lambda: pool.acquire(timeout=5), settings.data_dir / "scratch")
+    videos = VideoChildren()
+    processors: list[Processor[Any]] = [
+        DRILL,
+        verify.processor(),
+        photos.processor(),
+        VideoPoster(videos).processor(),
+        VideoTranscode(videos).processor(),
+    ]
     users = [found.processor for found in find_processors(settings.processor_modules)]
-    return Registry([DRILL, verify.processor(), photos.processor(), *users], settings.deployed_queues)
+    return Registry([*processors, *users], settings.deployed_queues)
 
 
 async def refuse_bad_redis(url: str) -> None:

@@ -1,6 +1,6 @@
 """Files that an attempt made, as objects of its item's workspace: all of them and the item's result in one commit."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +26,9 @@ class Output:
 
 
 async def succeed_with(
-    context: Context, outputs: Sequence[Output], result: Callable[[list[StoredObject]], Result]
+    context: Context, outputs: Sequence[Output], result: Callable[[dict[str, StoredObject]], Result]
 ) -> None:
-    """Store the files, then name them and end the item with `result(objects)`, behind the fence: all or nothing.
+    """Store the files, then name them and end the item with `result(objects by name)`, behind the fence: all or nothing.
 
     A name that has the same bytes already keeps its object. Permanent `object_exists` when it has others, Transient
     `storage_unavailable`; whatever fails, no bytes stay behind, unless the process dies: those are orphans then.
@@ -46,10 +46,11 @@ async def succeed_with(
                 received.append(one)
             await failpoints.reach("outputs.after_store")
             async with context.transaction() as connection:
-                objects = [
-                    (await put_object(connection, workspace, output.name, one)).object
-                    for output, one in zip(outputs, received, strict=True)
-                ]
+                objects = {}
+                for output, one in sorted(zip(outputs, received, strict=True), key=lambda pair: pair[0].name):
+                    # in the order of their names: two items that make the same ones wait, and do not deadlock
+                    put = await put_object(connection, workspace, output.name, one)
+                    objects[output.name] = put.object
                 context.succeed(result(objects))
     except Conflict as error:
         raise Permanent("object_exists") from error
@@ -63,8 +64,3 @@ def derived_name(name: str, ending: str) -> str:
         return normalise_object_name(name + ending)
     except ValueError:
         raise ValueError(f"the object's name with {ending!r} is too long: give the result a name") from None
-
-
-async def unless_stopped(context: Context, work: Awaitable[None]) -> None:
-    """Do the work, and end it at once when the attempt is to stop: raises Stopped then."""
-    raise NotImplementedError
