@@ -49,6 +49,7 @@ PHOTO: dict[str, Any] = {
     ],
     "fileName": "IMG_0012.jpg",
     "sizeBytes": 8_412_330,
+    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "contentType": "image/jpeg",
     "error": None,
 }

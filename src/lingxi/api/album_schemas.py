@@ -59,7 +59,7 @@ class PhotoProblem(Wire):
 
 
 class Photo(Wire):
-    """A photo. The last four members are told to the workspace, not to share links."""
+    """A photo. The last five members are told to the workspace, not to share links."""
 
     id: str = Uuid
     album_id: str = Uuid
@@ -76,6 +76,9 @@ class Photo(Wire):
     variants: list[Variant]
     file_name: str | None = None
     size_bytes: int | None = None
+    sha256: str | None = Field(
+        default=None, description="Of the original, in hex: whoever has a file can tell whether it is here."
+    )
     content_type: str | None = None
     error: PhotoProblem | None = None
 

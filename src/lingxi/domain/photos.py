@@ -151,6 +151,7 @@ def photo_to_wire(photo: Photo, *, member: bool, sentence: str | None = None) ->
     if member:
         wire["fileName"] = photo.file_name
         wire["sizeBytes"] = photo.size_bytes
+        wire["sha256"] = photo.sha256.hex()
         wire["contentType"] = photo.content_type
         wire["error"] = (
             None
