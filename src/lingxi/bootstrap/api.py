@@ -11,7 +11,6 @@ from uuid import UUID
 from lingxi import names
 from lingxi.api.album_memory import AlbumMemory
 from lingxi.api.app import create_app, create_monitoring_app
-from lingxi.api.auth import SESSION_COOKIE, is_same_origin, session_of, start_session
 from lingxi.api.deps import ApiConfig, ApiDeps
 from lingxi.api.limits import Limits
 from lingxi.api.server import ApiServer, create_server, listen
@@ -26,6 +25,7 @@ from lingxi.bootstrap.common import (
     until_signalled,
 )
 from lingxi.bootstrap.dispatcher import dispatcher_config
+from lingxi.bootstrap.pages import pages_deps
 from lingxi.broker.client import api_client
 from lingxi.broker.hints import HintListener, Hints
 from lingxi.db.query import sql
@@ -41,7 +41,7 @@ from lingxi.storage import Storage
 from lingxi.stream.hub import Hub, HubConfig
 from lingxi.stream.reader import PostgresReader
 from lingxi.stream.tokens import StreamTokens
-from lingxi.web.routes import PagesDeps, Session, SignedIn, pages_routes
+from lingxi.web.routes import pages_routes
 
 _log = get_logger("bootstrap.api")
 _RETRY_SECONDS = 1.0
@@ -61,7 +61,7 @@ async def _serve_api(settings: Settings, stop: asyncio.Event) -> None:
         sockets = [listen(settings.lingxi_host, settings.lingxi_port)]
         deps = await _api_deps(settings, stack)
         app = create_app(deps)
-        app.router.routes.extend(pages_routes(_pages_deps(deps)))
+        app.router.routes.extend(pages_routes(pages_deps(deps)))
         servers = [(create_server(app, grace_seconds=settings.grace_seconds), sockets)]
         if settings.metrics_bind:
             host, _, port = settings.metrics_bind.rpartition(":")
@@ -154,9 +154,9 @@ def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
         async with pool.acquire(timeout=5) as connection:
             return await valid_grants(connection, grants)
 
-    async def write_first_frames(times: Mapping[UUID, datetime]) -> None:
+    async def write_first_frames(times: Mapping[UUID, datetime]) -> set[UUID]:
         async with pool.acquire(timeout=5) as connection:
-            await record_first_frames(connection, times)
+            return await record_first_frames(connection, times)
 
     readers = PostgresReader(open_connection), PostgresReader(open_connection)
     for reader in readers:
@@ -205,20 +205,6 @@ def _listen_to_hints(
 def _ids(payload: bytes) -> list[UUID]:
     """The ids of a hint; nonsense is dropped."""
     return [one for text in payload.decode("ascii", "replace").split(",") if (one := parse_uuid(text))]
-
-
-def _pages_deps(deps: ApiDeps) -> PagesDeps:
-    async def sign_in(secret: str) -> Session | None:
-        session = await start_session(deps, secret)
-        return None if session is None else Session(*session)
-
-    async def who(request: Any) -> SignedIn | None:
-        caller = await session_of(deps, request)
-        if caller is None or caller.workspace_id is None:
-            return None
-        return SignedIn(caller.workspace_id, caller.role)
-
-    return PagesDeps(deps.pool, SESSION_COOKIE, sign_in, who, is_same_origin)
 
 
 async def agree_on_secret_key(pool: Pool, keys: Sequence[bytes]) -> None:

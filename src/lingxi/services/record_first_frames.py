@@ -9,8 +9,11 @@ from lingxi.db.session import Connection
 from lingxi.domain.wire import time_to_wire
 
 
-async def record_first_frames(connection: Connection, times: Mapping[UUID, datetime]) -> None:
-    """The first time of each photo stays; a photo that is being worked on in this moment is left out."""
-    await connection.execute(
+async def record_first_frames(connection: Connection, times: Mapping[UUID, datetime]) -> set[UUID]:
+    """The first time of each photo stays. Answers the photos that have one now; those that somebody works on in this
+    moment have not.
+    """
+    rows = await connection.fetch(
         sql("photos/set_first_frames"), list(times), [time_to_wire(at) for at in times.values()]
     )
+    return {row["id"] for row in rows}

@@ -69,6 +69,12 @@ class AlbumViewer:
     def numbers(self) -> list[int]:
         return [frame.number for frame in self.frames if frame.id is not None]
 
+    def has_all_up_to(self, number: int) -> bool:
+        """Was it sent all that the hub has of the album up to this number? Not all of it is for its eyes."""
+        channel, waiting = self.watcher.channel, self.watcher._waiting
+        at_the_end = waiting is not None and not waiting.done() and self.watcher._offset == channel.log.end
+        return at_the_end and channel.subject is not None and channel.subject.cursor >= number
+
     async def until(self, fact: Any, timeout_seconds: float = 15) -> None:
         async with asyncio.timeout(timeout_seconds):
             while not fact(self):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from lingxi.conformance.model import Model
 from lingxi.conformance.sse import Frame, Parser
@@ -19,6 +20,7 @@ from lingxi.services.cancel_task import cancel_task
 from lingxi.services.claim_items import ItemKey, claim_items
 from lingxi.services.finish_items import Ending, finish_items
 from lingxi.services.read_tasks import get_task, list_items
+from lingxi.services.record_first_frames import record_first_frames
 from lingxi.services.retry_failed import retry_failed
 from lingxi.services.submit_task import NewTask, submit_task
 from lingxi.stream.hub import Hub, HubConfig
@@ -116,13 +118,21 @@ class Stage:
         self.polls, self.pages = CountingReader(dsn), CountingReader(dsn)
         self.valid: set[Hashable] | None = None  # None: every grant holds
         self.access_checks: list[list[Hashable]] = []
-        self.hub = Hub(self.polls, self.pages, self._check_access, config)
+        self.first_frames: list[Mapping[UUID, datetime]] = []
+        self.hub = Hub(
+            self.polls, self.pages, self._check_access, config, write_first_frames=self._write_first_frames
+        )
         self.viewers: list[Viewer] = []
         self.album_viewers: list[Any] = []
 
     async def _check_access(self, grants: Sequence[Hashable]) -> set[Hashable]:
         self.access_checks.append(list(grants))
         return set(grants) if self.valid is None else set(grants) & self.valid
+
+    async def _write_first_frames(self, times: Mapping[UUID, datetime]) -> set[UUID]:
+        self.first_frames.append(times)
+        async with self.pool.acquire() as c:
+            return await record_first_frames(c, times)
 
     # ── changes ──────────────────────────────────────────────────────────────────────────────────────────
 
