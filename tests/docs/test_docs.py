@@ -12,6 +12,7 @@ from lingxi.cli.app import build
 from lingxi.domain.errors import ITEM_CODES, PROBLEMS
 from lingxi.domain.machine import Event
 from lingxi.domain.states import ItemState, TaskStatus
+from lingxi.services.check_invariants import OF_ALBUMS, OF_ALL, OF_TASKS
 from lingxi.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,3 +77,20 @@ def test_links_in_the_documentation_lead_somewhere() -> None:
             f"{page.name}: {one}" for one in targets if "://" not in one and not (page.parent / one).exists()
         ]
     assert broken == []
+
+
+def test_guarantees_name_tests_that_are_there() -> None:
+    named = set(re.findall(r"`(test_\w+)`", text("docs/guarantees.md")))
+    assert len(named) > 20
+    there = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert named - there == set()
+
+
+def test_every_invariant_is_documented() -> None:
+    checked = {name.removeprefix("invariants/") for name in (*OF_TASKS, *OF_ALBUMS, *OF_ALL)}
+    section = text("docs/guarantees.md").split("## Invariants")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == checked

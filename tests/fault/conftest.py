@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from tests.support.processes import Process, Processes
+from tests.support.soundness import violations
 from tests.support.work import Work
 
 StartWorker = Callable[..., Process]
@@ -16,10 +17,11 @@ StartWorker = Callable[..., Process]
 
 @pytest.fixture
 async def work(pool: asyncpg.Pool[asyncpg.Record], database_url: str, redis_url: str) -> AsyncIterator[Work]:
-    """A workspace, and a dispatcher that runs."""
+    """A workspace, and a dispatcher that runs. At the end the rows have to be sound."""
     started = await Work.begin(pool, database_url, redis_url)
     async with started.dispatching():
         yield started
+    assert await violations(database_url) == []
 
 
 @pytest.fixture

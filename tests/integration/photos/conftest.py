@@ -10,6 +10,7 @@ import pytest
 
 from lingxi.observability import failpoints
 from tests.support.photos import Photos
+from tests.support.soundness import violations
 from tests.support.work import Work
 
 
@@ -17,9 +18,10 @@ from tests.support.work import Work
 async def album(
     pool: asyncpg.Pool[asyncpg.Record], database_url: str, redis_url: str, tmp_path: Path
 ) -> AsyncIterator[Photos]:
-    """An album, and no dispatcher: `album.work.dispatching()` is one."""
+    """An album, and no dispatcher: `album.work.dispatching()` is one. At the end the rows have to be sound."""
     async with Photos.open(await Work.begin(pool, database_url, redis_url), tmp_path / "data") as photos:
         yield photos
+    assert await violations(database_url) == []
 
 
 @pytest.fixture
