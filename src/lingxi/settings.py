@@ -177,8 +177,29 @@ class Settings(BaseSettings):
     stream_heartbeat_seconds: float = Field(
         15.0, ge=0.1, le=300, description="Silence on a stream after which a comment line is sent."
     )
+    streams_per_grant: int = Field(
+        10_000,
+        ge=1,
+        le=1_000_000,
+        description="Open event streams of one token or share link that an API process serves; more are answered 429.",
+    )
+    streams_per_address: int = Field(
+        10_000,
+        ge=1,
+        le=1_000_000,
+        description="The same from one address (behind a proxy, all that it passes on without X-Forwarded-For).",
+    )
     stream_access_check_seconds: float = Field(
         30.0, ge=0.1, le=600, description="Seconds between two checks that open streams may still be read."
+    )
+    share_requests_per_minute: int = Field(
+        6_000,
+        ge=1,
+        le=10_000_000,
+        description="Requests with share links that one address may make a minute, to each API process; guests behind one router share them.",
+    )
+    share_exchanges_per_minute: int = Field(
+        120, ge=1, le=1_000_000, description="Share links that one address may open (or try) a minute."
     )
     lingxi_testing: bool = Field(False, description="Set only by tests: allows failpoints.")
     lingxi_failpoints: str = Field(

@@ -16,9 +16,13 @@ SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
+    (b"x-robots-tag", b"noindex"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 _CLIENT_CLOSED = 499  # for the log only: nobody was left to answer
+OPEN_ENDED = (
+    "lingxi.open_ended"  # in the scope of an event stream: its latency is the time until its answer begins
+)
 
 _log = get_logger(__name__)
 
@@ -40,11 +44,14 @@ class RequestContext:
         request_id = _request_id(scope)
         scope["request_id"] = request_id
         status = 0
+        began_seconds: float | None = None  # of an answer that goes on until somebody leaves
 
         async def with_headers(message: Message) -> None:
-            nonlocal status
+            nonlocal status, began_seconds
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if scope.get(OPEN_ENDED):
+                    began_seconds = time.perf_counter() - started
                 message = {
                     **message,
                     "headers": [*message.get("headers", ()), *_headers(request_id, message)],
@@ -56,14 +63,14 @@ class RequestContext:
             try:
                 await self._app(scope, receive, with_headers)
             finally:
-                self._finished(scope, status, time.perf_counter() - started)
+                self._finished(scope, status, time.perf_counter() - started, began_seconds)
 
-    def _finished(self, scope: Scope, status: int, seconds: float) -> None:
+    def _finished(self, scope: Scope, status: int, seconds: float, began_seconds: float | None) -> None:
         if scope.get("client_gone") and not status:
             status = _CLIENT_CLOSED
         template = _template(scope)
         method = scope["method"] if template != "unknown" else "OTHER"
-        self._metrics.observe(method, template, status, seconds)
+        self._metrics.observe(method, template, status, seconds if began_seconds is None else began_seconds)
         log = _log.debug if any(part in template for part in _QUIET) else _log.info
         log(
             "request_finished",

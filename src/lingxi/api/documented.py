@@ -55,6 +55,9 @@ NO_REDIS = RedisUnavailable("Redis cannot serve now; try again.")
 NO_POSTGRESQL = PostgresUnavailable("PostgreSQL cannot serve now; try again.")
 
 OPERATORS = Forbidden("An operator's token belongs to no workspace and cannot be used here.")
+TOO_MANY_STREAMS = OverLimit(
+    "There are 10000 open streams with this token or share link, which is the most.", retry_after_seconds=10
+)
 TOO_OFTEN = OverLimit("Too many requests from this address; wait a little.", retry_after_seconds=1)
 
 AUTHENTICATED = (BAD_REQUEST, NO_TOKEN, ROLE_TOO_LOW, INTERNAL, NO_POSTGRESQL)

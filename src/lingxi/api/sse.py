@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from lingxi.api.context import OPEN_ENDED
 from lingxi.stream.hub import Hub
 from lingxi.stream.subject import Key
 from lingxi.stream.watcher import Watcher
@@ -36,13 +37,22 @@ def last_event_id(headers: Headers, query: str | None) -> str | None:
 
 
 async def open_events(
-    hub: Hub, key: Key, *, workspace_id: UUID, grant: Hashable, last_event_id: str | None
+    hub: Hub,
+    key: Key,
+    *,
+    workspace_id: UUID,
+    grant: Hashable,
+    last_event_id: str | None,
+    address: str | None = None,
 ) -> Response:
     """The answer to a GET of events: a stream, or 204 when this id is where a task has ended.
 
-    `grant` is what `check_access` is asked about while the stream is open. Raises NotFound and PostgresUnavailable.
+    `grant` is what `check_access` is asked about while the stream is open. Raises NotFound, OverLimit and
+    PostgresUnavailable.
     """
-    watcher = await hub.open(key, workspace_id=workspace_id, grant=grant, last_event_id=last_event_id)
+    watcher = await hub.open(
+        key, workspace_id=workspace_id, grant=grant, last_event_id=last_event_id, address=address
+    )
     return Response(status_code=204) if watcher is None else EventStream(hub, watcher)
 
 
@@ -96,6 +106,7 @@ class EventStream(Response):
         async def send_frames(body: bytes) -> None:
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
+        scope[OPEN_ENDED] = True
         direct: DirectWriter | None = scope.get(DIRECT_WRITER)
         listener = asyncio.create_task(self._leave_on_disconnect(receive))
         try:

@@ -132,6 +132,8 @@ async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
                 max_upload_bytes=settings.max_upload_bytes,
                 body_timeout_seconds=settings.body_timeout_seconds,
             ),
+            share_requests_per_minute=settings.share_requests_per_minute,
+            share_exchanges_per_minute=settings.share_exchanges_per_minute,
             serve_monitoring=not settings.metrics_bind,
             queues=settings.deployed_queues,
         ),
@@ -165,6 +167,8 @@ def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
         poll_seconds=settings.stream_poll_ms / 1000,
         heartbeat_seconds=settings.stream_heartbeat_seconds,
         access_check_seconds=settings.stream_access_check_seconds,
+        streams_per_grant=settings.streams_per_grant,
+        streams_per_address=settings.streams_per_address,
     )
     return Hub(*readers, check_access, config, write_first_frames=write_first_frames)
 

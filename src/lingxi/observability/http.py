@@ -11,7 +11,7 @@ class RequestMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._seconds = Histogram(
             "lingxi_http_request_seconds",
-            "Time from the request's head to the end of the answer, in seconds.",
+            "Time from the request's head to the end of the answer (of an event stream: to its beginning), in seconds.",
             ("method", "route", "status"),
             buckets=_BUCKETS,
             registry=registry,

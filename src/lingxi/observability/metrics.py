@@ -7,6 +7,7 @@ which would look like health. Histograms and counters of this process come from 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -23,12 +24,13 @@ _abandoned: set[asyncio.Task[list["Gauge"]]] = (
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """One gauge: its samples by label values (`{("media:verify", "waiting"): 3}`; `{(): 0}` without labels)."""
+    """One gauge (or counter): its samples by label values (`{("media:verify", "waiting"): 3}`; `{(): 0}` without labels)."""
 
     name: str
     help: str
     labels: Sequence[str]
     samples: Mapping[tuple[str, ...], float]
+    type: Literal["gauge", "counter"] = "gauge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def _forget(task: asyncio.Task[list[Gauge]]) -> None:
 def _text(parts: Sequence[Gauge]) -> str:
     """HELP and TYPE once, then the samples of every collector that had some of this gauge."""
     first = parts[0]
-    lines = [f"# HELP {first.name} {first.help}\n# TYPE {first.name} gauge\n"]
+    lines = [f"# HELP {first.name} {first.help}\n# TYPE {first.name} {first.type}\n"]
     for part in parts:
         for values, value in part.samples.items():
             pairs = ",".join(

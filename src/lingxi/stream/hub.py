@@ -14,7 +14,7 @@ from uuid import UUID
 
 import orjson
 
-from lingxi.domain.errors import NotFound, PostgresUnavailable
+from lingxi.domain.errors import NotFound, OverLimit, PostgresUnavailable
 from lingxi.domain.ids import parse_uuid, split_item_id
 from lingxi.observability.logging import get_logger
 from lingxi.stream import frames
@@ -23,6 +23,7 @@ from lingxi.stream.channel import Channel
 from lingxi.stream.cursor import After, Fresh, Resume, parse_last_event_id, settled
 from lingxi.stream.first_frames import FirstFrames, WriteTimes
 from lingxi.stream.page import Reader
+from lingxi.stream.places import Places
 from lingxi.stream.poll import Poll
 from lingxi.stream.subject import AlbumKey, Key
 from lingxi.stream.watcher import Send, SendNow, Watcher
@@ -44,6 +45,8 @@ class HubConfig:
     send_timeout_seconds: float = 60.0
     close_seconds: float = 5.0  # for `closing` to reach those that can take it
     log_bytes: int = 128 * 1024  # recent frames kept of each channel
+    streams_per_grant: int = 10_000  # of one token or share link
+    streams_per_address: int = 10_000
 
 
 @dataclass(slots=True)
@@ -55,6 +58,7 @@ class HubCounts:
     fell_behind: int = 0
     stalled: int = 0  # ended: a send did not return in time
     revoked: int = 0
+    refused: int = 0
 
 
 class Hub:
@@ -84,6 +88,7 @@ class Hub:
         self._access_doubted = asyncio.Event()
         self._running: dict[Watcher, asyncio.Task[Any] | None] = {}
         self._left = asyncio.Event()  # a watcher has left
+        self._places = Places(self.config.streams_per_grant, self.config.streams_per_address)
         self._tasks: list[asyncio.Task[None]] = []
         self._catch_up = CatchUp(page_reader, on_read=self._count_page)
         self._first_frames = FirstFrames(write_first_frames)
@@ -146,6 +151,14 @@ class Hub:
         """Albums that are watched."""
         return len({key.album_id for key in self._channels if isinstance(key, AlbumKey)})
 
+    def open_by_kind(self) -> dict[str, int]:
+        """Open streams: of tasks, of albums by members, of albums by share links."""
+        counts = {"task": 0, "album": 0, "share": 0}
+        for key, channel in self._channels.items():
+            kind = "task" if not isinstance(key, AlbumKey) else "share" if key.shared else "album"
+            counts[kind] += len(channel.watchers)
+        return counts
+
     # ── hints ────────────────────────────────────────────────────────────────────────────────────────────
 
     def hint(self, keys: Iterable[Key]) -> None:
@@ -177,11 +190,18 @@ class Hub:
     # ── opening ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def open(
-        self, key: Key, *, workspace_id: UUID, grant: Hashable, last_event_id: str | None
+        self,
+        key: Key,
+        *,
+        workspace_id: UUID,
+        grant: Hashable,
+        last_event_id: str | None,
+        address: str | None = None,
     ) -> Watcher | None:
         """A watcher, to be `serve`d; None when the id is the end that this finished task still has (204).
 
-        Raises NotFound (also for what is another workspace's) and PostgresUnavailable.
+        Raises NotFound (also for what is another workspace's), OverLimit (too many streams of this grant or from this
+        address are open) and PostgresUnavailable.
         """
         resume = parse_last_event_id(last_event_id)
         channel = self._hold(key)
@@ -195,7 +215,7 @@ class Hub:
                 raise NotFound
             watcher = self._watcher(channel, grant, resume)
             if watcher is not None:
-                self._enter(watcher)
+                self._enter(watcher, address)
             return watcher
         finally:
             channel.held -= 1
@@ -216,6 +236,7 @@ class Hub:
         """Forget a watcher; the last one takes its channel along."""
         if self._running.pop(watcher, self) is not self:
             self._left.set()
+            self._places.leave(watcher)
             self.counts.fell_behind += watcher.times_behind
             watcher.channel.watchers.discard(watcher)
             self._drop_if_idle(watcher.channel)
@@ -229,7 +250,12 @@ class Hub:
         channel.held += 1
         return channel
 
-    def _enter(self, watcher: Watcher) -> None:
+    def _enter(self, watcher: Watcher, address: str | None) -> None:
+        try:
+            self._places.take(watcher, address)
+        except OverLimit:
+            self.counts.refused += 1
+            raise
         self.counts.opened += 1
         watcher.channel.watchers.add(watcher)
         self._running[watcher] = None

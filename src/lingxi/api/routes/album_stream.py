@@ -45,7 +45,7 @@ _EXAMPLE = (
         meaning="Frames `snapshot`, `photo`, `removed`, `reset`, `closing`; `id` is the album's number. Members see every "
         "photo and how far it is; with a share link's cookie only what is published.",
         content={"text/event-stream": {"schema": _EVENT, "example": _EXAMPLE}},
-        errors=(*doc.AUTHENTICATED, doc.NOT_FOUND),
+        errors=(*doc.AUTHENTICATED, doc.NOT_FOUND, doc.TOO_MANY_STREAMS),
         parameters=[LAST_EVENT_ID_PARAMETER],
     ),
 )
@@ -70,6 +70,7 @@ async def album_events(
         workspace_id=access.workspace_id,
         grant=access.grant,
         last_event_id=last_event_id(request.headers, last_event),
+        address=request.client.host if request.client is not None else None,
     )
 
 

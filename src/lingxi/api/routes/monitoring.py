@@ -15,6 +15,7 @@ from lingxi.api.answers import json_answer
 from lingxi.api.deps import deps_of
 from lingxi.api.documented import documented
 from lingxi.api.monitor import QueueMonitor, within
+from lingxi.api.stream_metrics import stream_gauges
 from lingxi.broker.client import ping
 from lingxi.broker.errors import BrokerError
 from lingxi.db.migrate import head_revision
@@ -91,10 +92,7 @@ async def metrics(request: Request) -> Response:
     hub = deps_of(request).hub
 
     async def streams() -> list[Gauge]:
-        return [
-            Gauge("lingxi_stream_connections", "Open event streams of this process.", (), {(): hub.watchers}),
-            Gauge("lingxi_stream_watched_tasks", "Tasks that these streams watch.", (), {(): hub.tasks}),
-        ]
+        return stream_gauges(hub)
 
     collectors = [*monitor.collectors(), Collector("streams", streams)]
     text = await render(collectors, request.app.state.metrics_registry)

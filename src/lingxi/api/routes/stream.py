@@ -56,7 +56,7 @@ LAST_EVENT_ID_PARAMETER = {
                 "description": "The id is the number of a task that has ended: there is nothing more to come."
             }
         },
-        errors=(*doc.AUTHENTICATED, doc.NOT_FOUND),
+        errors=(*doc.AUTHENTICATED, doc.NOT_FOUND, doc.TOO_MANY_STREAMS),
         parameters=[LAST_EVENT_ID_PARAMETER],
     ),
 )
@@ -86,6 +86,7 @@ async def events(
         workspace_id=grant.workspace_id,
         grant=grant.token_id,
         last_event_id=last_event_id(request.headers, last_event),
+        address=request.client.host if request.client is not None else None,
     )
 
 
