@@ -20,6 +20,7 @@ from lingxi.observability.logging import configure, get_logger
 from lingxi.processors.contract import Processor
 from lingxi.processors.demo_drill import DRILL
 from lingxi.processors.finding import find_processors
+from lingxi.processors.media_probe import MediaProbe
 from lingxi.processors.media_verify import MediaVerify
 from lingxi.processors.photo_process import PhotoProcess
 from lingxi.processors.publish import PublishDeps
@@ -121,6 +122,7 @@ def make_registry(settings: Settings, decoders: Decoders, pool: Pool, storage: S
         DRILL,
         verify.processor(),
         photos.processor(),
+        MediaProbe(decoders, videos).processor(),
         VideoPoster(videos).processor(),
         VideoTranscode(videos).processor(),
     ]

@@ -1,7 +1,7 @@
 """The process in which pictures are decoded: `python -m lingxi.imaging.child …`, as `sandbox.guest` says.
 
-The work is `inspect` or `variants`, with the descriptor of an open file (and those of the variants to write). Once it has
-read the header it says how many bytes the pixels take, `{"neededBytes": n}`, and waits for `go`.
+The work is `inspect`, `describe` or `variants`, with the descriptor of an open file (and those of the variants to write). To
+decode pixels it says, once it has read the header, how many bytes they take, `{"neededBytes": n}`, and waits for `go`.
 """
 
 from dataclasses import asdict
@@ -10,7 +10,7 @@ from typing import Any
 from lingxi.imaging.errors import ImageError
 from lingxi.sandbox.guest import Parent, serve
 
-INSPECT, VARIANTS = b"inspect", b"variants"
+INSPECT, VARIANTS, DESCRIBE = b"inspect", b"variants", b"describe"
 VARIANT_KINDS = ("browse", "thumb")  # in the order of their descriptors
 MAX_VARIANT_BYTES = 32 << 20
 
@@ -34,6 +34,10 @@ def _answer(parent: Parent, what: bytes, descriptors: list[int]) -> dict[str, An
 
     source, *outputs = descriptors
     try:
+        if what == DESCRIBE:
+            from lingxi.imaging.describe import describe
+
+            return {"described": describe(source)}
         if what == INSPECT:
             return {"facts": asdict(engine.inspect(source, admit))}
         return {"made": engine.make_variants(source, dict(zip(VARIANT_KINDS, outputs, strict=True)), admit)}

@@ -20,7 +20,7 @@ from typing import Any
 
 from lingxi.imaging import limits
 from lingxi.imaging.admission import Admission
-from lingxi.imaging.child import INSPECT, VARIANT_KINDS, VARIANTS
+from lingxi.imaging.child import DESCRIBE, INSPECT, VARIANT_KINDS, VARIANTS
 from lingxi.imaging.child_process import Decoder
 from lingxi.imaging.errors import ImageError
 from lingxi.imaging.facts import ImageFacts, MadePhoto, MadeVariant
@@ -70,6 +70,14 @@ class Decoders:
         """
         answer = await self._decode(INSPECT, [descriptor])
         return ImageFacts(**answer["facts"])
+
+    async def describe(self, descriptor: int) -> dict[str, Any]:
+        """What the header and the metadata of the file behind `descriptor` say; see `imaging.describe`. No pixel is decoded.
+
+        ImageError as `inspect`.
+        """
+        described: dict[str, Any] = (await self._decode(DESCRIBE, [descriptor]))["described"]
+        return described
 
     async def make_variants(self, descriptor: int, out_folder: Path) -> MadePhoto:
         """Write the variants of the photo behind `descriptor` into `out_folder`, as `browse.jpg` and `thumb.jpg`.

@@ -42,6 +42,7 @@ class HevcPicture:
             exif=self._image.info.get("exif"),
             decoded_bytes=width * height * _BYTES_PER_PIXEL,
         )
+        self.info = dict(self._image.info)  # metadata that a Header does not keep, and `bit_depth`
 
     def load(self, shrink: int = 1, *, strict: bool = True) -> pyvips.Image:
         try:

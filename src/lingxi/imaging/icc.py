@@ -39,6 +39,22 @@ def is_srgb(profile: bytes) -> bool:
         return False  # damaged, or in a way of its own: the colour engine decides
 
 
+def description(profile: bytes) -> str | None:
+    """The profile's own name (`Display P3`); None where it cannot be read."""
+    try:
+        tag = _tags(profile)[b"desc"]
+        if tag[:4] == b"mluc":  # version 4: the first of its languages
+            size, offset = struct.unpack(">II", tag[20:28])
+            text = tag[offset : offset + size].decode("utf-16-be")
+        else:  # version 2: ASCII, with its length
+            (size,) = struct.unpack(">I", tag[8:12])
+            text = tag[12 : 12 + size].decode("latin-1")
+    except (KeyError, struct.error, ValueError):
+        return None
+    cleaned = "".join(one for one in text.partition("\0")[0] if one.isprintable()).strip()[:100]
+    return cleaned or None
+
+
 def _tags(profile: bytes) -> dict[bytes, bytes]:
     (count,) = struct.unpack(">I", profile[128:132])
     entries = struct.iter_unpack(">4sII", profile[132 : 132 + 12 * min(count, _MAX_TAGS)])

@@ -1,15 +1,15 @@
 """What the processors of videos share: an object as a file, work that ends when the attempt is to stop, and codes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import IO, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, Field
 
 from lingxi.domain.errors import ITEM_CODES, ItemError, Permanent, Transient
 from lingxi.domain.object_names import normalise_object_name
-from lingxi.processors.context import Context, StopReason
+from lingxi.processors.context import Context, FetchedObject, StopReason
 from lingxi.processors.contract import ProcessorResult
 from lingxi.services.get_object import StoredObject
 from lingxi.video.errors import VideoError
@@ -42,21 +42,21 @@ def made_object(stored: StoredObject, width: int, height: int) -> MadeObject:
     )
 
 
-async def with_object(context: Context, name: str, work: Callable[[int, Path], Coroutine[Any, Any, T]]) -> T:
-    """`work(descriptor, scratch folder)` on an object of the workspace; it ends within a second when the attempt is to stop.
+async def with_object(
+    context: Context, name: str, work: Callable[[int, Path], Coroutine[Any, Any, T]]
+) -> tuple[FetchedObject, T]:
+    """The object, and the answer of `work(descriptor, scratch folder)` on it, which ends within a second when the attempt is
+    to stop.
 
     Permanent or Transient with a code of ITEM_CODES; Stopped.
     """
     fetched = await unless_stopped(context, context.fetch_object(name))
     try:
         with open(fetched.path, "rb") as source:  # noqa: ASYNC230 - nothing is read here
-            return await unless_stopped(context, _on(source, context.scratch(), work))
+            answer = await unless_stopped(context, work(source.fileno(), context.scratch()))
     except VideoError as error:
         raise item_error(error.code, error.detail) from error
-
-
-async def _on(source: IO[bytes], folder: Path, work: Callable[[int, Path], Awaitable[T]]) -> T:
-    return await work(source.fileno(), folder)
+    return fetched, answer
 
 
 async def unless_stopped(context: Context, work: Coroutine[Any, Any, T]) -> T:

@@ -43,10 +43,14 @@ def _do(parent: Parent, what: str, options: dict[str, Any], descriptors: list[in
                 from lingxi.video.poster import PosterOptions, make_poster
 
                 return make_poster(source, descriptors[1], descriptors[2], PosterOptions(**options))
-            case _:
+            case "transcode":
                 from lingxi.video.transcode import TranscodeOptions, transcode
 
                 return transcode(source, descriptors[1], TranscodeOptions(**options), _Teller(parent))
+            case _:
+                from lingxi.video.probe import probe
+
+                return probe(source)
 
 
 class _Teller:

@@ -44,9 +44,9 @@ class VideoChildren:
         self._living: set[Child] = set()
         self.deaths: Counter[str] = Counter()  # of children, by the code of the video that it cost
 
-    async def probe(self, descriptor: int, *, position: bool) -> dict[str, Any]:
+    async def probe(self, descriptor: int) -> dict[str, Any]:
         """What is in the file behind `descriptor`; see `video.probe`. VideoError. Cancelling kills the child."""
-        return await self._work("probe", {"position": position}, [descriptor])
+        return await self._work("probe", {}, [descriptor])
 
     async def make_poster(self, descriptor: int, folder: Path, **options: Any) -> dict[str, Any]:
         """Write `poster.jpg` and `preview.mp4` into `folder`; facts as `video.poster` gives them. VideoError."""
