@@ -9,30 +9,60 @@ from html import escape
 from lingxi.domain.ids import item_id
 from lingxi.domain.states import Counts
 from lingxi.domain.wire import Item, Task
-from lingxi.web.assets import static_url, template
+from lingxi.web.assets import fragment, static_url, template
 
 STATES = ("succeeded", "failed", "cancelled", "running", "retrying", "queued")
 WORDS = {"partially_failed": "partially failed"}
+ALBUM_STYLES = ("app.css", "album.css")
+GUEST = "album-page guest"
 
 
-def page(title: str, body: str, *, signed_in: bool, script: bool = True) -> str:
-    """The frame around every page."""
+def page(
+    title: str,
+    body: str,
+    *,
+    signed_in: bool,
+    script: str = "",
+    styles: Sequence[str] = ("app.css",),
+    body_class: str = "",
+    head: str = "",
+    foot: str = "",
+) -> str:
+    """The frame around every page. `body`, `head` and `foot` are markup; `script` names a static file."""
     return template("frame").substitute(
         title=escape(title),
         body=body,
-        css=static_url("app.css"),
+        head=head,
+        foot=foot,
+        styles="\n".join(f'<link rel="stylesheet" href="{static_url(name)}">' for name in styles),
         icon=static_url("favicon.svg"),
-        script=f'<script src="{static_url("app.js")}" type="module"></script>' if script else "",
-        account=template("sign_out").template if signed_in else "",
+        script=f'<script src="{static_url(script)}" type="module"></script>' if script else "",
+        account=fragment("sign_out.html") if signed_in else "",
+        body_class=f' class="{body_class}"' if body_class else "",
     )
 
 
-def login_page(problem: str = "") -> str:
-    """The form that takes a token."""
+def login_page(problem: str = "", go_on: str = "") -> str:
+    """The form that takes a token. `go_on`: the address to show after it."""
     alert = f'<p class="problem" role="alert" id="problem">{escape(problem)}</p>' if problem else ""
     described = ' aria-describedby="problem" aria-invalid="true"' if problem else ""
-    body = template("login").substitute(alert=alert, described=described)
-    return page("Sign in", body, signed_in=False, script=False)
+    body = template("login").substitute(alert=alert, described=described, go_on=escape(go_on))
+    return page("Sign in", body, signed_in=False)
+
+
+def opening_page(address: str, *, signed_in: bool) -> str:
+    """Goes to `address` by itself."""
+    body = template("opening").substitute(camera=fragment("camera.svg"), address=escape(address))
+    refresh = f'<meta http-equiv="refresh" content="0;url={escape(address)}">'
+    return page("Opening", body, signed_in=signed_in, styles=ALBUM_STYLES, body_class=GUEST, head=refresh)
+
+
+def refused_page(title: str, sentence: str) -> str:
+    """Something was refused, or cannot be done now."""
+    body = template("closed").substitute(
+        camera=fragment("camera.svg"), title=escape(title), sentence=escape(sentence)
+    )
+    return page(title, body, signed_in=False, styles=ALBUM_STYLES, body_class=GUEST)
 
 
 def list_page(tasks: Sequence[Task], older: str | None) -> str:
@@ -40,7 +70,12 @@ def list_page(tasks: Sequence[Task], older: str | None) -> str:
     rows = "".join(_task_row(task) for task in tasks)
     empty = "" if tasks else '<p class="empty">No tasks yet. Submit one with <code>lingxi submit</code>.</p>'
     link = f'<a rel="next" href="{escape(older)}">Older tasks</a>' if older else ""
-    return page("Tasks", template("list").substitute(rows=rows, empty=empty, older=link), signed_in=True)
+    return page(
+        "Tasks",
+        template("list").substitute(rows=rows, empty=empty, older=link),
+        signed_in=True,
+        script="app.js",
+    )
 
 
 def task_page(task: Task, items: Sequence[Item], *, may_steer: bool, more_items: int) -> str:
@@ -63,11 +98,11 @@ def task_page(task: Task, items: Sequence[Item], *, may_steer: bool, more_items:
         rows="".join(_item_row(item) for item in items),
         more=more,
     )
-    return page(f"{task.type} · {_words(task.status)}", body, signed_in=True)
+    return page(f"{task.type} · {_words(task.status)}", body, signed_in=True, script="app.js")
 
 
 def not_found_page() -> str:
-    return page("Not found", template("not_found").template, signed_in=True, script=False)
+    return page("Not found", fragment("not_found.html"), signed_in=True)
 
 
 def bar(counts: Counts) -> str:

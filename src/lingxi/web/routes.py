@@ -6,61 +6,27 @@ itself, from the page's script, under the same cookie.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import re
 from datetime import datetime
 from urllib.parse import parse_qs, urlencode
 from uuid import UUID
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from lingxi.db.session import Pool
 from lingxi.domain.ids import parse_uuid
 from lingxi.services.read_tasks import TaskFilter, get_task, list_items, list_tasks
 from lingxi.web import render
-from lingxi.web.assets import static_file
+from lingxi.web.album_routes import STEERING_ROLES, album_routes, set_cookie, sign_in_first
+from lingxi.web.answers import HEADERS, again_from_here, as_page, comes_from_elsewhere, html, see_other
+from lingxi.web.assets import static_files, static_version
+from lingxi.web.deps import PagesDeps
 
 TASKS_A_PAGE = 50
 ITEMS_A_PAGE = 500
 MAX_FORM_BYTES = 4096
-STEERING_ROLES = ("editor", "admin")
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "same-origin",  # under no-referrer browsers send `Origin: null` with our own forms
-    "X-Content-Type-Options": "nosniff",
-    "X-Robots-Tag": "noindex",
-    "Cache-Control": "no-store",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class SignedIn:
-    """Who looks at a page."""
-
-    workspace_id: UUID
-    role: str
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A session that was opened with a token: the cookie's value and how long it is good for."""
-
-    cookie: str
-    max_age_seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class PagesDeps:
-    """What the pages are given. `who` knows a request by its session cookie; `sign_in` takes a token's secret."""
-
-    pool: Pool
-    cookie_name: str
-    sign_in: Callable[[str], Awaitable[Session | None]]
-    who: Callable[[Request], Awaitable[SignedIn | None]]
-    same_origin: Callable[[Request], bool]
+_PAGES = re.compile(r"/(albums|tasks)(/[0-9a-f-]{36})?")
 
 
 def pages_routes(deps: PagesDeps) -> list[BaseRoute]:
@@ -71,7 +37,8 @@ def pages_routes(deps: PagesDeps) -> list[BaseRoute]:
         Route("/login", pages.sign_in, methods=["POST"]),
         Route("/logout", pages.sign_out, methods=["POST"]),
         Route("/tasks/{taskId}", pages.task, methods=["GET"]),
-        Route("/static/{name}", pages.static, methods=["GET"]),
+        Route("/static/{version}/{name}", pages.static, methods=["GET"]),
+        *album_routes(deps),
     ]
 
 
@@ -81,11 +48,14 @@ class Pages:
     def __init__(self, deps: PagesDeps) -> None:
         self._deps = deps
 
+    @as_page
     async def tasks(self, request: Request) -> Response:
         """The list of tasks; the sign-in form for whoever is not known."""
         who = await self._deps.who(request)
+        if who is None and comes_from_elsewhere(request):
+            return again_from_here(request)
         if who is None:
-            return _html(render.login_page())
+            return html(render.login_page(go_on=_go_on(request.query_params.get("next", ""))))
         async with self._deps.pool.acquire(timeout=5) as connection:
             found = await list_tasks(
                 connection, who.workspace_id, TaskFilter(), after=_after(request), limit=TASKS_A_PAGE + 1
@@ -94,61 +64,57 @@ class Pages:
         if len(found) > TASKS_A_PAGE:
             last = found[TASKS_A_PAGE - 1]
             older = "/?" + urlencode({"before": last.created_at.isoformat(), "id": str(last.id)})
-        return _html(render.list_page(found[:TASKS_A_PAGE], older))
+        return html(render.list_page(found[:TASKS_A_PAGE], older))
 
+    @as_page
     async def task(self, request: Request) -> Response:
         """One task. A task of another workspace is as unknown as one that does not exist."""
         who = await self._deps.who(request)
         if who is None:
-            return RedirectResponse("/", 303, HEADERS)
+            return sign_in_first(request)
         task_id = parse_uuid(request.path_params["taskId"])
         async with self._deps.pool.acquire(timeout=5) as connection:
             task = await get_task(connection, who.workspace_id, task_id) if task_id else None
             if task is None:
-                return _html(render.not_found_page(), 404)
+                return html(render.not_found_page(), 404)
             items = await list_items(connection, task.id, states=None, after_position=0, limit=ITEMS_A_PAGE)
         may_steer = who.role in STEERING_ROLES
         more_items = task.counts.total - len(items)
-        return _html(render.task_page(task, items, may_steer=may_steer, more_items=more_items))
+        return html(render.task_page(task, items, may_steer=may_steer, more_items=more_items))
 
+    @as_page
     async def sign_in(self, request: Request) -> Response:
         """Exchanges a token for a session cookie."""
         if not self._deps.same_origin(request):
-            return _html(render.login_page("Sign in from this page itself."), 403)
-        secret = await _form_field(request, "token")
-        session = await self._deps.sign_in(secret.strip()) if secret else None
-        if session is None:
-            return _html(render.login_page("This token is not valid here, or it is an operator's."), 401)
-        answer = RedirectResponse("/", 303, HEADERS)
-        answer.set_cookie(
-            self._deps.cookie_name,
-            session.cookie,
-            max_age=session.max_age_seconds,
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
+            return html(render.login_page("Sign in from this page itself."), 403)
+        fields = await _form(request)
+        go_on = _go_on(fields.get("next", ""))
+        secret = fields.get("token", "").strip()
+        cookie = await self._deps.sign_in(secret) if secret else None
+        if cookie is None:
+            problem = "This token is not valid here, or it is an operator's."
+            return html(render.login_page(problem, go_on), 401)
+        answer = see_other(go_on or "/")
+        set_cookie(answer, cookie, request)
         return answer
 
+    @as_page
     async def sign_out(self, request: Request) -> Response:
         """Forgets the cookie."""
         if not self._deps.same_origin(request):
-            return _html(render.login_page("Sign out from this page itself."), 403)
-        answer = RedirectResponse("/", 303, HEADERS)
-        answer.delete_cookie(self._deps.cookie_name, httponly=True, samesite="strict")
+            return html(render.login_page("Sign out from this page itself."), 403)
+        answer = see_other("/")
+        answer.delete_cookie(self._deps.session_cookie_name, httponly=True, samesite="strict")
         return answer
 
     async def static(self, request: Request) -> Response:
         """A file of the pages; its address changes with its content."""
-        file = static_file(request.path_params["name"])
+        file = static_files().get(request.path_params["name"])
         if file is None:
             return PlainTextResponse("not found\n", 404, HEADERS)
-        kept = {"Cache-Control": "public, max-age=31536000, immutable"}
+        current = request.path_params["version"] == static_version()
+        kept = {"Cache-Control": "public, max-age=31536000, immutable"} if current else {}
         return Response(file.body, headers=HEADERS | kept, media_type=file.content_type)
-
-
-def _html(text: str, status: int = 200) -> Response:
-    return HTMLResponse(text, status, HEADERS)
 
 
 def _after(request: Request) -> tuple[datetime, UUID] | None:
@@ -161,11 +127,16 @@ def _after(request: Request) -> tuple[datetime, UUID] | None:
     return (before, task_id) if task_id and before.tzinfo else None
 
 
-async def _form_field(request: Request, name: str) -> str:
-    """One field of a small url-encoded form; empty when it is missing or the form is too large."""
+def _go_on(address: str) -> str:
+    """The page to show after signing in: one of ours, or none."""
+    return address if _PAGES.fullmatch(address) else ""
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a small url-encoded form; empty when the form is too large."""
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_FORM_BYTES:
-            return ""
-    return parse_qs(body.decode("latin-1")).get(name, [""])[0]
+            return {}
+    return {name: values[0] for name, values in parse_qs(body.decode("latin-1")).items()}

@@ -3,73 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from uuid import UUID
 
-import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
 
 from lingxi.db.session import Pool
-from lingxi.domain.wire import Task
-from lingxi.services.submit_task import NewTask, submit_task
-from lingxi.services.workspaces import create_workspace
-from lingxi.web.assets import static_file
-from lingxi.web.routes import (
-    HEADERS,
-    MAX_FORM_BYTES,
-    TASKS_A_PAGE,
-    PagesDeps,
-    Session,
-    SignedIn,
-    pages_routes,
-)
-
-COOKIE = "session"
-
-
-@dataclass
-class Site:
-    """The pages with two workspaces; the cookie's value is `<which>:<role>`."""
-
-    client: httpx.AsyncClient
-    pool: Pool
-    ours: UUID
-    theirs: UUID
-
-    async def submit(self, workspace: UUID, *refs: str) -> Task:
-        new = NewTask(workspace, "demo:drill", 1, list(refs), ["{}"] * len(refs))
-        async with self.pool.acquire() as connection, connection.transaction():
-            return await submit_task(connection, new)
-
-    async def get(self, path: str, who: str | None = "ours:editor") -> httpx.Response:
-        headers = {"Cookie": f"{COOKIE}={who}"} if who else {}
-        return await self.client.get(path, headers=headers)
-
-
-@asynccontextmanager
-async def open_site(pool: Pool) -> AsyncIterator[Site]:
-    async with pool.acquire() as connection:
-        made = [await create_workspace(connection, name) for name in ("ours", "theirs")]
-    ours, theirs = (workspace.id for workspace in made if workspace)
-    ids = {"ours": ours, "theirs": theirs}
-
-    async def sign_in(secret: str) -> Session | None:
-        return Session("ours:editor", 60) if secret == "lx_right" else None
-
-    async def who(request: Request) -> SignedIn | None:
-        which, _, role = request.cookies.get(COOKIE, "").partition(":")
-        return SignedIn(ids[which], role) if which else None
-
-    def same_origin(request: Request) -> bool:
-        return request.headers.get("origin") == "http://here"
-
-    app = Starlette(routes=pages_routes(PagesDeps(pool, COOKIE, sign_in, who, same_origin)))
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
-        yield Site(client, pool, ours, theirs)
+from lingxi.web.answers import HEADERS
+from lingxi.web.assets import static_files
+from lingxi.web.routes import MAX_FORM_BYTES, TASKS_A_PAGE
+from tests.integration.web.site import open_site
 
 
 async def test_without_a_session_there_is_only_the_form(pool: Pool) -> None:
@@ -80,7 +21,8 @@ async def test_without_a_session_there_is_only_the_form(pool: Pool) -> None:
         assert 'type="password"' in form.text
         assert str(task.id) not in form.text
         refused = await site.get(f"/tasks/{task.id}", None)
-        assert (refused.status_code, refused.headers["location"]) == (303, "/")
+        assert refused.status_code == 303
+        assert refused.headers["location"].startswith("/?next=")
 
 
 @pytest.mark.parametrize(
@@ -163,12 +105,42 @@ async def test_every_page_carries_the_headers_and_nothing_foreign(pool: Pool) ->
                 file = await site.client.get(address)
                 assert file.status_code == 200
                 assert "immutable" in file.headers["cache-control"]
-        assert (await site.client.get("/static/..%2froutes.py")).status_code == 404
+        assert (await site.client.get("/static/x/..%2froutes.py")).status_code == 404
 
 
-def test_the_script_and_the_style_load_nothing_foreign() -> None:
-    for name in ("app.js", "app.css"):
-        file = static_file(name)
-        assert file is not None
-        assert b"http://" not in file.body.replace(b"http://www.w3.org", b"")
-        assert b"https://" not in file.body
+async def test_a_static_file_of_another_version_is_not_kept(pool: Pool) -> None:
+    async with open_site(pool) as site:
+        old = await site.client.get("/static/000000000000/app.js")
+        assert old.status_code == 200
+        assert old.headers["cache-control"] == "no-store"
+
+
+def test_scripts_and_styles_load_nothing_foreign_and_import_only_what_is_there() -> None:
+    for name, file in static_files().items():
+        text = file.body.decode()
+        assert "http://" not in text.replace("http://www.w3.org", ""), name
+        assert "https://" not in text, name
+        for imported in re.findall(r"""from "([^"]+)";""", text):
+            assert imported.removeprefix("./") in static_files(), f"{name} imports {imported}"
+        if name.endswith(".js"):
+            assert not re.search(r"innerHTML\s*=[^=]|insertAdjacentHTML|document\.write|\beval\(", text), name
+
+
+@pytest.mark.parametrize("wanted", ["/albums", "/albums/0198c0de-0000-7000-8000-000000000000", "/tasks/x"])
+async def test_after_signing_in_one_is_where_one_wanted_to_be(pool: Pool, wanted: str) -> None:
+    async with open_site(pool) as site:
+        form = await site.get((await site.get(wanted, None)).headers["location"], None)
+        (go_on,) = re.findall(r'name="next" value="([^"]*)"', form.text)
+        ours = {"Origin": "http://here"}
+        answer = await site.client.post("/login", data={"token": "lx_right", "next": go_on}, headers=ours)
+        assert answer.headers["location"] == ("/" if wanted == "/tasks/x" else wanted)
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["//evil.example", "https://evil.example", "/\\evil.example", "/albums/../x"]
+)
+async def test_signing_in_leads_nowhere_else(pool: Pool, elsewhere: str) -> None:
+    async with open_site(pool) as site:
+        ours = {"Origin": "http://here"}
+        answer = await site.client.post("/login", data={"token": "lx_right", "next": elsewhere}, headers=ours)
+        assert answer.headers["location"] == "/"

@@ -1,0 +1,40 @@
+// The page of a guest: photos as they are published.
+import { plural } from "./api.js";
+import { Large } from "./large.js";
+import { LiveAlbum } from "./live.js";
+import { Store, variant } from "./store.js";
+import { Wall } from "./wall.js";
+
+const $ = (id) => document.getElementById(id);
+const root = $("album");
+// A member may look at this page too, and is told of more than guests are.
+const store = new Store((photo) => photo.visibility === "published" && variant(photo, "thumb"));
+const wall = new Wall(store, { list: $("wall"), pill: $("pill"), voice: $("voice") });
+const large = new Large(store, $("large"), { closed: (id) => wall.reveal(id) });
+
+new LiveAlbum(root, [store], {
+  changed(fresh) {
+    $("count").textContent = plural(store.photos.length, "photo");
+    $("empty").hidden = store.photos.length > 0;
+    wall.changed(fresh);
+    large.changed();
+  },
+  album({ name }) {
+    $("name").textContent = name;
+    document.title = `${name} · Lingxi`;
+  },
+  state(state) {
+    $("live").dataset.state = state;
+    $("live").textContent = state === "live" ? "Live" : "Connecting again …";
+  },
+  over() {
+    large.hide();
+    document.title = "Album closed · Lingxi";
+    root.hidden = true;
+    $("pill").hidden = true;
+    $("wall").replaceChildren();
+    $("over").hidden = false;
+    $("over").focus();
+  },
+});
+large.follow(true);
