@@ -48,6 +48,12 @@ class Scratch:
         path.mkdir(mode=0o700)
         return path
 
+    def abandon(self) -> None:
+        """As if the process had been killed: the lock is gone, and the folders stay for whoever sweeps them."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def close(self) -> None:
         """The process ends: everything goes."""
         if self._lock is not None:
