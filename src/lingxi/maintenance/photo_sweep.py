@@ -14,6 +14,7 @@ from lingxi.broker.errors import BrokerError
 from lingxi.broker.job import Job, photo_job
 from lingxi.db.session import Pool, is_conflict, is_unavailable, transaction
 from lingxi.observability.logging import get_logger
+from lingxi.services.clear_album import PHOTOS_A_STEP, albums_to_clear, clear_album
 from lingxi.services.photo_jobs import due_photo_jobs, put_back_stale_photo_jobs
 
 BATCH = 500
@@ -31,10 +32,11 @@ class PhotoQueue(Protocol):
 
 @dataclass(slots=True)
 class PhotoSweepCounts:
-    """What one sweep did: stale rows that are pending again, jobs that were enqueued."""
+    """What one sweep did: stale rows that are pending again, jobs that were enqueued, photos of deleted albums deleted."""
 
     put_back: int = 0
     enqueued: int = 0
+    cleared: int = 0
 
 
 @dataclass(slots=True)
@@ -69,8 +71,21 @@ class PhotoSweeper:
             counts.put_back += len(stale)
             if len(stale) < BATCH:
                 break
+        await self._clear_albums(counts)
         await self._enqueue_due(counts)
         return counts
+
+    async def _clear_albums(self, counts: PhotoSweepCounts) -> None:
+        """What is left of deleted albums that were too big for one transaction."""
+        async with self.pool.acquire() as connection:
+            albums = await albums_to_clear(connection, limit=BATCH)
+        for album_id in albums:
+            while not self._stopping.is_set():
+                async with transaction(self.pool) as connection:
+                    count = await clear_album(connection, album_id)
+                counts.cleared += count
+                if count < PHOTOS_A_STEP:
+                    break
 
     async def _enqueue_due(self, counts: PhotoSweepCounts) -> None:
         room = self.waiting_limit - await self.queue.waiting()
@@ -97,5 +112,7 @@ class PhotoSweeper:
             else:
                 _log.error("photo_sweep_failed", exc_info=True)
             return
-        if counts.put_back or counts.enqueued:
-            _log.info("photos_swept", put_back=counts.put_back, enqueued=counts.enqueued)
+        if counts.put_back or counts.enqueued or counts.cleared:
+            _log.info(
+                "photos_swept", put_back=counts.put_back, enqueued=counts.enqueued, cleared=counts.cleared
+            )

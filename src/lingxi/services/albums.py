@@ -9,6 +9,7 @@ from lingxi.db.query import sql
 from lingxi.db.session import Connection
 from lingxi.domain.errors import NotFound
 from lingxi.domain.photos import Album
+from lingxi.services.clear_album import clear_album
 from lingxi.services.outbox_events import photo_event
 
 
@@ -70,10 +71,11 @@ async def change_album(
 
 
 async def delete_album(connection: Connection, workspace_id: UUID, album_id: UUID) -> Album:
-    """Delete it for everybody at once; its objects are removed within a day."""
+    """Delete it for everybody at once, with its photos (the sweep goes on with a huge one); files are removed within a day."""
     row = await connection.fetchrow(sql("albums/delete"), workspace_id, album_id)
     if row is None:
         raise NotFound
+    await clear_album(connection, album_id)
     await photo_event(
         connection, "photo.removed", workspace_id, {"v": 1, "albumId": str(album_id), "photoId": None}
     )

@@ -37,12 +37,12 @@ async def show_photo(connection: Connection, album_id: UUID, photo_id: UUID) -> 
 
 
 async def recall_photo(connection: Connection, album_id: UUID, photo_id: UUID) -> Photo:
-    """Taken back for good: its variants are removed. Again is the same."""
+    """Taken back for good: its variants and its original are removed within a day. Again is the same."""
     row = await connection.fetchrow(sql("photos/get"), album_id, photo_id)
     if row is not None and row["visibility"] == Visibility.RECALLED:
         return photo_of(row)
     photo = await _locked(connection, album_id, photo_id)
-    await _remove_variants(connection, photo)
+    await _remove_files(connection, photo)
     return await _set(connection, photo, Visibility.RECALLED, "photo.removed")
 
 
@@ -57,8 +57,7 @@ async def delete_photo(connection: Connection, album_id: UUID, photo_id: UUID) -
     if deleted is None:
         raise NotFound
     photo = photo_of(deleted)
-    await _remove_variants(connection, photo)
-    await connection.execute(sql("trash/add"), [photo.storage_key], "deleted", REMOVED_AFTER_SECONDS)
+    await _remove_files(connection, photo)
     await _tell_removed(connection, photo)
     return photo
 
@@ -84,10 +83,11 @@ async def _set(connection: Connection, photo: Photo, visibility: Visibility, eve
     return changed
 
 
-async def _remove_variants(connection: Connection, photo: Photo) -> None:
-    keys = [row["storage_key"] for row in await connection.fetch(sql("photo_variants/remove"), photo.id)]
-    if keys:
-        await connection.execute(sql("trash/add"), keys, "removed", REMOVED_AFTER_SECONDS)
+async def _remove_files(connection: Connection, photo: Photo) -> None:
+    """Original and variants go to the trash; of the variants the rows go at once."""
+    variants = await connection.fetch(sql("photo_variants/remove"), photo.id)
+    keys = [photo.storage_key, *(row["storage_key"] for row in variants)]
+    await connection.execute(sql("trash/add"), keys, "removed", REMOVED_AFTER_SECONDS)
 
 
 async def _tell_removed(connection: Connection, photo: Photo) -> None:

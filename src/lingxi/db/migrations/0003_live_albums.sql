@@ -22,3 +22,7 @@ create table upload_parts (
   constraint upload_part_object_once unique (storage_key),
   constraint upload_part_has_bytes check (size_bytes > 0 and offset_bytes >= 0)
 );
+
+-- A deleted album's photos are deleted in steps; it is cleared when none is left.
+alter table albums add column cleared_at timestamptz;
+create index albums_to_clear on albums (deleted_at) where deleted_at is not null and cleared_at is null;
