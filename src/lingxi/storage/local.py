@@ -81,7 +81,7 @@ class LocalStorage:
     async def open(self, key: str, *, start: int = 0, length: int | None = None) -> "LocalReader":
         """See `Storage.open`."""
         path = self._readable(key)
-        call = self._loop_call(_open_file, path)
+        call = self._loop_call(self._open_file, path)
         try:
             file = OpenFile(await asyncio.shield(call))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
@@ -124,7 +124,7 @@ class LocalStorage:
         path = self._readable(key)
 
         def look() -> Stat:
-            descriptor = _open_file(path)
+            descriptor = self._open_file(path)
             try:
                 status = os.fstat(descriptor)
             finally:
@@ -199,6 +199,21 @@ class LocalStorage:
         check_key(key)
         return self._root / "objects" / key[:2] / key if is_random_key(key) else self._root / "named" / key
 
+    def _open_file(self, path: Path) -> int:
+        """A descriptor of a regular file below the root; a pipe would be waited for, and a link may lead anywhere."""
+        if path.parent.resolve() != self._root.resolve() / path.parent.relative_to(self._root):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return descriptor
+
     def _readable(self, key: str) -> Path:
         check_readable_key(key)
         return self._root / "media" / key.removeprefix(MEDIA) if key.startswith(MEDIA) else self._path(key)
@@ -211,15 +226,6 @@ class LocalStorage:
             return await self._loop_call(work, *arguments)
         except OSError as error:
             raise unavailable(error) from error
-
-
-def _open_file(path: Path) -> int:
-    """A descriptor of a regular file; a pipe or a device would be waited for, and a link may lead anywhere."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    return descriptor
 
 
 def _files_in(folder: Path) -> Iterator[tuple[Path, int, float]]:

@@ -42,6 +42,7 @@ from lingxi.storage.s3_upload import S3Upload, put_parts
 _RANDOM_FOLDER: Final = "objects/"
 _LIST_CHUNK: Final = 500
 _DELETE_CHUNK: Final = 500
+_DELETE_TRIES: Final = 3
 
 ResultT = TypeVar("ResultT")
 
@@ -175,8 +176,16 @@ class S3Storage:
             await self._bounded(obstore.delete_async(self._store, full))
 
     async def _remove_many(self, fulls: list[str]) -> int:
-        if fulls:
-            await self._bounded(obstore.delete_async(self._store, fulls))
+        """Servers may refuse some keys of a batch for the moment; removing the others again is harmless."""
+        for attempt in range(_DELETE_TRIES):
+            try:
+                if fulls:
+                    await self._bounded(obstore.delete_async(self._store, fulls))
+                break
+            except StorageUnavailable:
+                if attempt + 1 == _DELETE_TRIES:
+                    raise
+                await asyncio.sleep(0.2)
         return len(fulls)
 
     async def _head(self, full: str) -> Stat:

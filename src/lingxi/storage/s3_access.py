@@ -44,7 +44,7 @@ _MEANINGS: Final = {
 _BY_STATUS: Final = {
     401: "the credentials are refused",
     403: "the credentials are refused",
-    507: _MEANINGS["QuotaExceeded"],
+    507: "the server's disks or the bucket's quota are full",
 }
 _STATUS: Final = re.compile(r"\bstatus:? ?(?:code:? ?)?\(?(\d{3})\b|\b([45]\d\d) [A-Z][a-z]+", re.IGNORECASE)
 

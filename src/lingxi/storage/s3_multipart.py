@@ -17,6 +17,7 @@ from lingxi.storage.s3_signing import path_of, query_string, signed_headers
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 0.2
 _GONE: Final = 404
+_SEND_BYTES: Final = 1 << 18
 MARK: Final = ("lingxi", "1")  # metadata of everything that we put
 
 
@@ -110,21 +111,41 @@ class MultipartClient:
             if attempt:
                 await asyncio.sleep(_PAUSE_SECONDS * 2**attempt)
             signed = signed_headers(self._access, method, path, query, body, headers)
+            signed["content-length"] = str(len(body))
+            content = _Body(body)
             try:
                 answer = await self._client.request(
-                    method, f"{path}?{query_string(query)}", content=body, headers=signed
+                    method, f"{path}?{query_string(query)}", content=content, headers=signed
                 )
             except httpx.TimeoutException:
                 raise unreachable("it did not answer in time") from None
             except httpx.HTTPError as error:
                 failure = unreachable(_plain(error))
                 continue
+            finally:
+                content.forget()
             if answer.is_success or (missing_is_fine and answer.status_code == _GONE):
                 return answer
             failure = refused(answer.text, answer.status_code)
             if answer.status_code < 500:
                 break
         raise failure
+
+
+class _Body:
+    """Bytes being sent. httpx's requests are cycles that wait for the garbage collector: they must not hold a part each."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data: memoryview | None = memoryview(data)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for start in range(0, len(self._data or b""), _SEND_BYTES):
+            if self._data is None:
+                return
+            yield bytes(self._data[start : start + _SEND_BYTES])
+
+    def forget(self) -> None:
+        self._data = None
 
 
 def _document(answer: httpx.Response) -> ElementTree.Element:

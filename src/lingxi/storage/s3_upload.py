@@ -31,9 +31,13 @@ class S3Upload:
     async def part(self, data: bytes) -> None:
         """Send one full part; the first one begins the multipart upload."""
         if self.upload_id is None:
-            self.upload_id = await self.multipart.begin(self.full_key)
+            await to_its_end(self._begin())
+        assert self.upload_id is not None
         number = len(self.tags) + 1
         self.tags.append(await self.multipart.put_part(self.full_key, self.upload_id, number, data))
+
+    async def _begin(self) -> None:
+        self.upload_id = await self.multipart.begin(self.full_key)
 
     async def finish(self, rest: bytes) -> None:
         """Send what is left, and make it an object."""
@@ -76,7 +80,7 @@ async def put_parts(
                 await asyncio.to_thread(digest.update, part)
                 await upload.part(part)
         digest.update(held)
-        await _whole(upload.finish(bytes(held)))
+        await to_its_end(upload.finish(bytes(held)))
         await failpoints.reach("storage.after_put")
     except BaseException:
         cleaning = asyncio.ensure_future(upload.give_up(removable=removable))
@@ -86,9 +90,9 @@ async def put_parts(
     return size_bytes, digest.digest()
 
 
-async def _whole(finishing: Awaitable[None]) -> None:
-    """A last request that is cancelled half-way may be carried out after our removal: its end is waited for."""
-    task = asyncio.ensure_future(finishing)
+async def to_its_end(work: Awaitable[None]) -> None:
+    """Work that is cancelled half-way may be carried out after our cleaning, or make what we then do not know of: wait for it."""
+    task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
