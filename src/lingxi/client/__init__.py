@@ -1,5 +1,18 @@
-"""The Python client: submit, watch, cancel, retry. `Client` is asynchronous; `SyncClient` is for scripts."""
+"""The Python client: submit, watch, cancel, retry; albums, photos and share links.
 
+`Client` is asynchronous; `SyncClient` is for scripts.
+"""
+
+from lingxi.client.album_model import (
+    Album,
+    AlbumSnapshot,
+    Photo,
+    PhotoChanged,
+    PhotoRemoved,
+    ShareLink,
+    Uploaded,
+    Variant,
+)
 from lingxi.client.client import Client
 from lingxi.client.errors import ApiError, ClientError, StreamBroken, Unreachable
 from lingxi.client.frames import (
@@ -18,6 +31,8 @@ from lingxi.client.model import Counts, Item, ItemError, Page, Task
 from lingxi.client.sync import SyncClient
 
 __all__ = [
+    "Album",
+    "AlbumSnapshot",
     "ApiError",
     "Client",
     "ClientError",
@@ -30,13 +45,19 @@ __all__ = [
     "ItemError",
     "ItemProgress",
     "Page",
+    "Photo",
+    "PhotoChanged",
+    "PhotoRemoved",
     "Progress",
     "Reconnecting",
     "Reset",
+    "ShareLink",
     "Snapshot",
     "StreamBroken",
     "SyncClient",
     "Task",
     "TaskState",
     "Unreachable",
+    "Uploaded",
+    "Variant",
 ]

@@ -12,24 +12,18 @@ a submission is made once, however often its answer is lost.
 from __future__ import annotations
 
 import asyncio
-import json
-import random
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-import httpx
-
-from lingxi.client.errors import ApiError, Unreachable
+from lingxi.client.albums import Albums
 from lingxi.client.frames import Frame
 from lingxi.client.model import Item, Json, Page, Task
-from lingxi.client.watch import SILENCE_SECONDS, Watcher
+from lingxi.client.transport import Transport, as_object
+from lingxi.client.watch import Watcher
 
-CONNECT_TIMEOUT_SECONDS = 5.0
-ANSWER_TIMEOUT_SECONDS = 60.0
 NETWORK_TRIES = 3
 UPLOAD_CHUNK_BYTES = 256 * 1024
 MAX_PAGE_ROWS = 500
@@ -40,19 +34,8 @@ class Client:
 
     def __init__(self, url: str, token: str | None, *, network_tries: int = NETWORK_TRIES) -> None:
         """`url` is the server's root (`http://host:3000`); a URL without a scheme or host raises ValueError."""
-        parsed = httpx.URL(url)
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise ValueError(f"{url!r} is not an http or https address")
-        self.url = url.rstrip("/")
-        self._network_tries = network_tries
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.AsyncClient(
-            base_url=f"{self.url}/api/v1/",
-            headers={**headers, "User-Agent": "lingxi-client"},
-            timeout=httpx.Timeout(ANSWER_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
-            limits=httpx.Limits(max_connections=100),
-            trust_env=False,
-        )
+        self._transport = Transport(url, token, network_tries=network_tries)
+        self.url = self._transport.url
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,7 +49,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self._transport.close()
 
     # ── tasks ────────────────────────────────────────────────────────────────────────────────────────────
     async def submit(
@@ -88,14 +71,14 @@ class Client:
 
     async def submit_body(self, body: Any, *, idempotency_key: str | None = None) -> Task:
         """Submits a body that is already in the wire's form, unchanged."""
-        return Task.from_wire(await self._post("media-tasks", body, idempotency_key))
+        return Task.from_wire(await self._transport.post("media-tasks", body, idempotency_key))
 
     async def get(self, task_id: str) -> Task:
-        return Task.from_wire(await self._json("GET", _task_path(task_id)))
+        return Task.from_wire(await self._transport.ask("GET", _task_path(task_id)))
 
     async def list(self, *, limit: int = 50, cursor: str | None = None, **filters: str) -> Page:
         """One page of tasks, newest first. `filters` are the API's query parameters (`status`, `type`, …)."""
-        return await self._page("media-tasks", "tasks", limit, cursor, filters)
+        return await self._transport.page("media-tasks", "tasks", limit, cursor, filters)
 
     async def items(
         self, task_id: str, *, state: str | None = None, limit: int = MAX_PAGE_ROWS
@@ -104,7 +87,7 @@ class Client:
         cursor: str | None = None
         while True:
             filters = {"state": state} if state else {}
-            page = await self._page(f"{_task_path(task_id)}/items", "items", limit, cursor, filters)
+            page = await self._transport.page(f"{_task_path(task_id)}/items", "items", limit, cursor, filters)
             for row in page.rows:
                 yield Item.from_wire(row)
             if (cursor := page.next_cursor) is None:
@@ -112,11 +95,15 @@ class Client:
 
     async def cancel(self, task_id: str, *, idempotency_key: str | None = None) -> Task:
         """Cancels what has not started. ApiError 40901 if the task had already ended otherwise."""
-        return Task.from_wire(await self._post(f"{_task_path(task_id)}/cancel", None, idempotency_key))
+        return Task.from_wire(
+            await self._transport.post(f"{_task_path(task_id)}/cancel", None, idempotency_key)
+        )
 
     async def retry_failed(self, task_id: str, *, idempotency_key: str | None = None) -> Task:
         """Queues the failed items again, as a new round. ApiError 40901 if nothing has failed."""
-        return Task.from_wire(await self._post(f"{_task_path(task_id)}/retry-failed", None, idempotency_key))
+        return Task.from_wire(
+            await self._transport.post(f"{_task_path(task_id)}/retry-failed", None, idempotency_key)
+        )
 
     def watcher(
         self,
@@ -127,18 +114,11 @@ class Client:
     ) -> Watcher:
         """A watch whose `last_event_id` can be read at any time, to go on from there later."""
 
-        def open_stream(resume_from: str | None) -> Any:
-            headers = {"Accept": "text/event-stream"}
-            if resume_from is not None:
-                headers["Last-Event-ID"] = resume_from
-            timeout = httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_TIMEOUT_SECONDS)
-            return self._http.stream("GET", f"{_task_path(task_id)}/events", headers=headers, timeout=timeout)
-
         async def get_task() -> Task:
             return await self.get(task_id)
 
         return Watcher(
-            open_stream,
+            self._transport.stream_opener(f"{_task_path(task_id)}/events"),
             get_task,
             last_event_id=last_event_id,
             patience_seconds=patience_seconds,
@@ -155,6 +135,12 @@ class Client:
         watcher = self.watcher(task_id, last_event_id=last_event_id, patience_seconds=patience_seconds)
         return watcher.frames()
 
+    # ── albums ───────────────────────────────────────────────────────────────────────────────────────────
+    @property
+    def albums(self) -> Albums:
+        """Albums, their photos, share links and feed."""
+        return Albums(self._transport)
+
     # ── objects ──────────────────────────────────────────────────────────────────────────────────────────
     async def put_object(self, name: str, content: bytes | Path) -> Json:
         """Uploads an object and answers what the server stored (name, size, SHA-256). The same bytes again are
@@ -168,106 +154,19 @@ class Client:
         def body() -> Any:
             return _file_chunks(content) if isinstance(content, Path) else content
 
-        response = await self._send("PUT", f"objects/{quote(name, safe='')}", headers=headers, body=body)
-        return _object(response)
+        response = await self._transport.send(
+            "PUT", f"objects/{quote(name, safe='')}", headers=headers, body=body
+        )
+        return as_object(response)
 
     async def get_object(self, name: str) -> AsyncIterator[bytes]:
         """The object's bytes, in chunks."""
-        try:
-            async with self._http.stream("GET", f"objects/{quote(name, safe='')}") as response:
-                if response.status_code != 200:
-                    raise ApiError.from_answer(response.status_code, response.headers, await response.aread())
-                async for chunk in response.aiter_raw():
-                    yield chunk
-        except httpx.TransportError as error:
-            raise self._unreachable(error) from error
-
-    # ── one exchange ─────────────────────────────────────────────────────────────────────────────────────
-    async def _page(
-        self,
-        path: str,
-        key: str,
-        limit: int,
-        cursor: str | None,
-        filters: Mapping[str, str],
-    ) -> Page:
-        query = {"limit": str(limit), **filters}
-        if cursor is not None:
-            query["cursor"] = cursor
-        answer = await self._json("GET", path, query=query)
-        return Page(answer[key], answer.get("nextCursor"))
-
-    async def _post(self, path: str, body: Any, idempotency_key: str | None) -> Json:
-        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
-        content = b""
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-            content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(
-                errors="surrogatepass"
-            )
-        return _object(await self._send("POST", path, headers=headers, body=lambda: content))
-
-    async def _json(self, method: str, path: str, *, query: Mapping[str, str] | None = None) -> Json:
-        return _object(await self._send(method, path, query=query))
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: Any = None,
-    ) -> httpx.Response:
-        """Sends, repeats what is safe to repeat (every call here is idempotent or carries its key), and answers
-        only 2xx. `body` makes the content anew for each try."""
-        for remaining in reversed(range(self._network_tries)):
-            try:
-                response = await self._http.request(
-                    method,
-                    path,
-                    params=query,
-                    headers=headers,
-                    content=body() if body else None,
-                )
-            except httpx.TransportError as error:
-                if not remaining:
-                    raise self._unreachable(error) from error
-            except httpx.InvalidURL as error:
-                raise ValueError(f"{path!r} cannot be part of an address") from error
-            else:
-                if response.is_success:
-                    return response
-                if response.status_code not in (502, 503, 504) or not remaining:
-                    raise ApiError.from_answer(response.status_code, response.headers, response.content)
-            done = self._network_tries - 1 - remaining
-            await asyncio.sleep(0.2 * 2**done * random.uniform(0.8, 1.2))
-        raise AssertionError("network_tries is at least 1")
-
-    def _unreachable(self, error: httpx.TransportError) -> Unreachable:
-        match error:
-            case httpx.ConnectError() | httpx.ConnectTimeout():
-                return Unreachable(
-                    f"Nothing answers at {self.url}: is the server up, and is this its address?"
-                )
-            case httpx.TimeoutException():
-                return Unreachable(f"The server at {self.url} did not answer in time")
-            case _:
-                return Unreachable(f"The connection to {self.url} was lost before the answer came")
+        async for chunk in self._transport.download(f"objects/{quote(name, safe='')}"):
+            yield chunk
 
 
 def _task_path(task_id: str) -> str:
     return f"media-tasks/{quote(task_id, safe='')}"
-
-
-def _object(response: httpx.Response) -> Json:
-    try:
-        answer = response.json()
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise Unreachable(f"What answers at {response.url.host}:{response.url.port} is not this service")
-    return answer
 
 
 async def _file_chunks(path: Path) -> AsyncIterator[bytes]:

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from lingxi.client.client import Client
 from lingxi.client.frames import Frame
 from lingxi.client.model import Item, Json, Page, Task
+from lingxi.client.sync_albums import SyncAlbums
 
 T = TypeVar("T")
 
@@ -73,6 +74,11 @@ class SyncClient:
 
     def watch(self, task_id: str, *, last_event_id: str | None = None) -> Iterator[Frame]:
         return self._iterate(self._client.watch(task_id, last_event_id=last_event_id))
+
+    @property
+    def albums(self) -> SyncAlbums:
+        """Albums, their photos and share links."""
+        return SyncAlbums(self._client.albums, self._run, self._iterate)
 
     def put_object(self, name: str, content: bytes | Path) -> Json:
         return self._run(self._client.put_object(name, content))

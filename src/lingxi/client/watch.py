@@ -1,4 +1,4 @@
-"""Following a task's event stream to its end, across lost connections, closing servers and resets."""
+"""Following an event stream, a task's to its end or an album's, across lost connections, closing servers and resets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
+from typing import Generic, TypeVar
 
 import httpx
 
 from lingxi.client.errors import ApiError, Unreachable
 from lingxi.client.frames import Closing, End, Frame, Reconnecting, Reset, parse_frame
 from lingxi.client.model import Task
-from lingxi.client.sse import EventParser
+from lingxi.client.sse import EventParser, ServerSentEvent
 
 # Three heartbeats (15 s each) without a byte: the connection is dead, even if TCP has not noticed.
 SILENCE_SECONDS = 45.0
@@ -32,28 +33,34 @@ class _Lost(Exception):
         self.retry_after_seconds = retry_after_seconds
 
 
-class Watcher:
-    """One watch of one task. `patience_seconds` bounds the time without any frame from a server (None: for ever)."""
+F = TypeVar("F")
+
+
+class Follower(Generic[F]):
+    """One watch of one stream, whose frames are what `parse` makes of its events (None: not of interest).
+
+    `patience_seconds` bounds the time without any frame from a server (None: for ever).
+    """
 
     def __init__(
         self,
         open_stream: OpenStream,
-        get_task: GetTask,
+        parse: Callable[[ServerSentEvent], F | None],
         *,
         last_event_id: str | None,
         patience_seconds: float | None,
     ) -> None:
         self._open_stream = open_stream
-        self._get_task = get_task
+        self._parse = parse
         self.last_event_id = last_event_id
         self._patience_seconds = patience_seconds
         self._retry_seconds: float | None = None
         self._failures = 0
         self._last_heard = time.monotonic()
 
-    async def frames(self) -> AsyncGenerator[Frame, None]:
-        """Yields frames until `End`. Raises ApiError on a refusal (4xx), StreamBroken on nonsense, Unreachable
-        when patience is over."""
+    async def frames(self) -> AsyncGenerator[F | Reconnecting, None]:
+        """Yields frames until `End`, which an album's stream has not. Raises ApiError on a refusal (4xx), StreamBroken on
+        nonsense, Unreachable when patience is over."""
         while True:
             try:
                 async with aclosing(self._one_connection()) as connection:
@@ -72,19 +79,17 @@ class Watcher:
                 yield Reconnecting(str(lost), delay_seconds)
                 await asyncio.sleep(delay_seconds)
 
-    async def _one_connection(self) -> AsyncGenerator[Frame, None]:
+    async def _one_connection(self) -> AsyncGenerator[F, None]:
         parser = EventParser()
         try:
             async with self._open_stream(self.last_event_id) as response:
                 if response.status_code == 204:
-                    # Nothing new will come: the task ended at the very number we resume from.
-                    task = await self._get_task()
-                    yield End(task, self.last_event_id)
+                    yield await self._nothing_more()
                     return
                 await _refuse_other_than_a_stream(response)
                 async for chunk in response.aiter_raw():
                     for event in parser.feed(chunk):
-                        frame = parse_frame(event)
+                        frame = self._parse(event)
                         self._heard(parser)
                         if isinstance(frame, Reset):
                             self.last_event_id = None
@@ -98,6 +103,9 @@ class Watcher:
         except httpx.TransportError as error:
             raise _Lost(_sentence(error)) from error
 
+    async def _nothing_more(self) -> F:
+        raise Unreachable("The server says that nothing more will come, of a stream that has no end")
+
     def _heard(self, parser: EventParser) -> None:
         self._failures = 0
         self._last_heard = time.monotonic()
@@ -110,6 +118,27 @@ class Watcher:
         delay = min(LONGEST_DELAY_SECONDS, base * 2.0**self._failures) * random.uniform(0.8, 1.2)
         self._failures = min(self._failures + 1, 10)
         return max(delay, lost.retry_after_seconds or 0.0)
+
+
+class Watcher(Follower[Frame]):
+    """One watch of one task."""
+
+    def __init__(
+        self,
+        open_stream: OpenStream,
+        get_task: GetTask,
+        *,
+        last_event_id: str | None,
+        patience_seconds: float | None,
+    ) -> None:
+        super().__init__(
+            open_stream, parse_frame, last_event_id=last_event_id, patience_seconds=patience_seconds
+        )
+        self._get_task = get_task
+
+    async def _nothing_more(self) -> Frame:
+        """The task ended at the very number we resume from."""
+        return End(await self._get_task(), self.last_event_id)
 
 
 async def _refuse_other_than_a_stream(response: httpx.Response) -> None:
