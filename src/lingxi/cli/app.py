@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lingxi import __version__
-from lingxi.cli import access, checking, invariants, servers, tasks
+from lingxi.cli import access, checking, invariants, processors, servers, tasks
 from lingxi.cli.exits import CommandError, Exit, explain
 from lingxi.cli.output import report
 
@@ -37,6 +37,7 @@ def build() -> typer.Typer:
     access.register(app)
     tasks.register(app)
     checking.register(app)
+    processors.register(app)
     invariants.register(app)
     return app
 
