@@ -15,6 +15,7 @@ import redis.asyncio
 from tests.support.databases import create_database, drop_database, make_template, migrate
 from tests.support.processes import Processes
 from tests.support.proxy import CuttingProxy
+from tests.support.s3 import S3Server
 from tests.support.servers import OwnServer, Servers, new_postgres, new_valkey, open_servers
 
 
@@ -29,6 +30,13 @@ def servers(worker_name: str) -> Iterator[Servers]:
     """PostgreSQL and Redis, started once a test process; see `tests/support/servers.py`."""
     with open_servers(worker_name) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server with the bucket `media`, started once a test process when a test first needs it."""
+    with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
