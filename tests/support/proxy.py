@@ -30,6 +30,7 @@ class CuttingProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flow: asyncio.Event
         self._cut_after_bytes: int | None = None
+        self._cut_once_after_bytes_sent: int | None = None
         self._swallow_reply_to: bytes | None = None
         self.port = 0
         self.accepted = 0
@@ -69,6 +70,10 @@ class CuttingProxy:
     def cut_after(self, size_bytes: int | None) -> None:
         """Reset each connection once so many bytes have gone from the server to the client; None: never."""
         self._do(self._set_cut_after(size_bytes))
+
+    def cut_once_after_sent(self, size_bytes: int) -> None:
+        """Reset the first connection on which so many bytes have gone from the client to the server; no other."""
+        self._do(self._set_cut_once(size_bytes))
 
     def swallow_reply_to(self, request: bytes) -> None:
         """Pass the next chunk that contains `request` on, wait for its answer, and reset instead of passing it back.
@@ -119,6 +124,9 @@ class CuttingProxy:
 
     async def _set_cut_after(self, size_bytes: int | None) -> None:
         self._cut_after_bytes = size_bytes
+
+    async def _set_cut_once(self, size_bytes: int) -> None:
+        self._cut_once_after_bytes_sent = size_bytes
 
     async def _set_swallow(self, request: bytes) -> None:
         self._swallow_reply_to = request
@@ -182,8 +190,14 @@ class _Pair:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _upwards(self) -> None:
+        sent_bytes = 0
         while data := await _read(self._reader):
             await self._proxy._flow.wait()
+            sent_bytes += len(data)
+            limit = self._proxy._cut_once_after_bytes_sent
+            if limit is not None and sent_bytes >= limit:
+                self._proxy._cut_once_after_bytes_sent = None
+                return
             wanted = self._proxy._swallow_reply_to
             if wanted is not None and wanted in data:
                 self._proxy._swallow_reply_to = None
