@@ -18,6 +18,7 @@ from lingxi.api.routes import (
     access,
     album_stream,
     albums,
+    contract,
     monitoring,
     objects,
     photos,
@@ -40,6 +41,7 @@ API_ROUTERS = (
     variants.router,
     album_stream.router,
     access.router,
+    contract.router,
     monitoring.probes,
 )
 

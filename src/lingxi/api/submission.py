@@ -32,7 +32,7 @@ def check_submission(document: Any, workspace_id: UUID, registry: Registry) -> N
     if not isinstance(queue := document.get("type"), str):
         raise _refused("type", "it must be the name of a queue")
     processor = registry.get(queue)
-    priority = document.get("priority", "normal")
+    priority = document.get("priority", processor.priority)
     if not isinstance(priority, str) or priority not in PRIORITIES:
         raise _refused("priority", f"it must be one of {', '.join(PRIORITIES)}")
     metadata = _metadata(document.get("metadata"))

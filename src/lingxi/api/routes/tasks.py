@@ -1,13 +1,14 @@
 """The task protocol: submit, list, show, items, cancel, retry-failed. The event stream is in `stream.py`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 import orjson
 from fastapi import APIRouter, Query
+from pydantic import WithJsonSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -59,6 +60,8 @@ _METADATA_PARAMETER = {
         "maxProperties": _MAX_METADATA_FILTERS,
     },
 }
+
+TypeName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(QUEUES)})]
 
 
 # ── submit ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -119,12 +122,13 @@ async def list_(
     limit: Limit = DEFAULT_LIMIT,
     cursor: CursorText = None,
     status: Annotated[list[schemas.TaskStatusName] | None, Query(description="Any of these.")] = None,
-    type_: Annotated[list[Literal[QUEUES]] | None, Query(alias="type", description="Any of these.")] = None,  # type: ignore[valid-type]
+    type_: Annotated[list[TypeName] | None, Query(alias="type", description="Any of these.")] = None,
     created_after: Annotated[Moment | None, Query(alias="createdAfter", description="At or after.")] = None,
     created_before: Annotated[Moment | None, Query(alias="createdBefore", description="Before.")] = None,
 ) -> Response:
     known = ("limit", "cursor", "status", "type", "createdAfter", "createdBefore")
     refuse_unknown_query(request, known, prefix=_METADATA)
+    _check_types(request, type_ or ())
     wanted = TaskFilter(status, type_, created_after, created_before, _metadata_filter(request))
     cursors = _cursors(request, caller.workspace_id, "media-tasks")
     after: tuple[datetime, UUID] | None = None
@@ -273,6 +277,14 @@ async def _run(
         deps.hints.publish_outbox()
         deps.hints.publish_tasks(task_ids)
     return response
+
+
+def _check_types(request: Request, types: Sequence[str]) -> None:
+    """A deployment may have users' types besides those of the document."""
+    known = dict.fromkeys([*QUEUES, *deps_of(request).config.queues])
+    if unknown := [name for name in types if name not in known]:
+        why = f"{unknown[0][:64]!r} is no type; known are: {', '.join(known)}"
+        raise SchemaError(f"type: {why}.", [FieldError("type", why)])
 
 
 def _done(task: Task, status: int, headers: dict[str, str] | None = None) -> Done:
