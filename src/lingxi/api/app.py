@@ -25,9 +25,11 @@ from lingxi.api.routes import (
     shares,
     stream,
     tasks,
+    tus,
     uploads,
     variants,
 )
+from lingxi.api.upload_writing import UploadWriters
 from lingxi.observability.http import RequestMetrics
 
 API_ROUTERS = (
@@ -35,6 +37,7 @@ API_ROUTERS = (
     stream.router,
     objects.router,
     uploads.router,
+    tus.router,
     albums.router,
     photos.router,
     shares.router,
@@ -83,6 +86,7 @@ def _build(deps: ApiDeps, routers: list[APIRouter], *, any_host: bool = False) -
     app.state.known_tokens = KnownTokens()
     app.state.share_requests = AddressRates(config.share_requests_per_minute)
     app.state.share_exchanges = AddressRates(config.share_exchanges_per_minute)
+    app.state.upload_writers = UploadWriters()
     app.state.monitor = QueueMonitor(deps.pool, deps.redis, config.queues)
     app.state.metrics_registry = registry
     app.state.routes = [route for router in routers for route in router.routes]

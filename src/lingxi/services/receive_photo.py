@@ -86,13 +86,18 @@ def too_large_sentence(limit_bytes: int) -> str:
 
 
 async def discard_unrecorded(storage: Storage, files: Iterable[ReceivedPhoto]) -> None:
-    """Remove the bytes of those files of which no row was inserted. What cannot be removed now is collected later."""
-    for file in files:
-        if file.new is not None and not file.recorded:
-            try:
-                await storage.delete(file.new.storage_key)
-            except StorageUnavailable as error:
-                _log.warning("orphan_left", storage_key=file.new.storage_key, reason=str(error))
+    """Remove the bytes of those files of which no row was inserted."""
+    unrecorded = [file.new.storage_key for file in files if file.new is not None and not file.recorded]
+    await remove_bytes(storage, unrecorded)
+
+
+async def remove_bytes(storage: Storage, keys: Iterable[str]) -> None:
+    """Remove bytes that no row names. What cannot be removed now is collected later."""
+    for key in keys:
+        try:
+            await storage.delete(key)
+        except StorageUnavailable as error:
+            _log.warning("orphan_left", storage_key=key, reason=str(error))
 
 
 class _Watched:

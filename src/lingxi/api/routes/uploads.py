@@ -5,7 +5,7 @@ audit row and the remembered answer. A refused file refuses no other.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from lingxi.api.answers import json_answer
 from lingxi.api.auth import Caller, Editor
 from lingxi.api.changes import Change, Changes, Done, idempotency_key
 from lingxi.api.deps import ApiDeps, deps_of
+from lingxi.api.file_refusals import problem_of
 from lingxi.api.header_parameters import header_parameters
 from lingxi.api.multipart import MultipartReader, boundary_of
 from lingxi.api.reading import id_of
@@ -26,7 +27,6 @@ from lingxi.domain.errors import (
     LingxiError,
     MalformedRequest,
     TooLarge,
-    UnsupportedContent,
 )
 from lingxi.domain.file_names import shown_file_name
 from lingxi.domain.photos import Photo, photo_to_wire
@@ -34,7 +34,6 @@ from lingxi.services.add_photo import add_photo
 from lingxi.services.albums import get_album
 from lingxi.services.receive_photo import (
     ReceivedPhoto,
-    Refusal,
     discard_unrecorded,
     receive_photo,
 )
@@ -46,7 +45,6 @@ _FIELD_BYTES = 64 * 1024  # of a form's field that is no file; it is read over
 AlbumIdText = Annotated[
     str, Path(alias="albumId", description="The album's id.", json_schema_extra={"format": "uuid"})
 ]
-_NO_FILE = MalformedRequest("The form holds no file.")
 
 
 class _NothingAccepted(LingxiError):
@@ -96,7 +94,7 @@ async def _receive(
             )
         )
     if not files:
-        raise _NO_FILE
+        raise MalformedRequest("The form holds no file.")
 
 
 async def _record(
@@ -158,15 +156,3 @@ def _refusal_of_all(files: Sequence[ReceivedPhoto]) -> LingxiError | None:
     if len(refusals) < len(files):
         return None
     return problem_of(refusals[0]) if len(files) == 1 else _NothingAccepted("No file was accepted.")
-
-
-_PROBLEMS: Mapping[str, type[LingxiError]] = {"too_large": TooLarge, "unsupported_type": UnsupportedContent}
-
-
-def problem_of(refusal: Refusal) -> LingxiError:
-    """The problem that a file's refusal is when it was the only file: 41301, 41501, 40001 (empty), 50001 (storage)."""
-    if (kind := _PROBLEMS.get(refusal.code)) is not None:
-        return kind(refusal.message)
-    if refusal.code == "storage_unavailable":
-        return LingxiError(refusal.message)
-    return MalformedRequest(refusal.message, status=422)

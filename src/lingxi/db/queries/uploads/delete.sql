@@ -1,0 +1,2 @@
+-- $1 upload, once its parts are gone
+delete from uploads where id = $1
