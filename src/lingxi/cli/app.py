@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lingxi import __version__
-from lingxi.cli import access, checking, invariants, processors, servers, tasks
+from lingxi.cli import access, albums, checking, invariants, processors, publish, servers, tasks
 from lingxi.cli.exits import CommandError, Exit, explain
 from lingxi.cli.output import report
 
@@ -36,6 +36,8 @@ def build() -> typer.Typer:
     servers.register(app)
     access.register(app)
     tasks.register(app)
+    publish.register(app)
+    albums.register(app)
     checking.register(app)
     processors.register(app)
     invariants.register(app)

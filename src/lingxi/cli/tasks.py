@@ -87,11 +87,11 @@ def submit(
             made = await client.submit_body({"type": type_, "items": items, **extras}, idempotency_key=key)
         if follow:
             output.say(f"task {made.id}: {made.counts.total} items of {made.type}")
-            await _follow(client, made.id, output, None)
+            await follow_task(client, made.id, output, None)
         else:
             _tell(made, output)
 
-    _with_client(url, token, data_dir, run)
+    with_client(url, token, data_dir, run)
 
 
 def watch(
@@ -109,7 +109,9 @@ def watch(
 ) -> None:
     """Follow a task to its end. Exits 0 only if it succeeded. With --json each frame is a line, the task the last."""
     output = Output(as_json)
-    _with_client(url, token, data_dir, lambda client: _follow(client, task, output, last_event_id, patience))
+    with_client(
+        url, token, data_dir, lambda client: follow_task(client, task, output, last_event_id, patience)
+    )
 
 
 def list_tasks(
@@ -141,7 +143,7 @@ def list_tasks(
             output.say(f"More: --cursor {page.next_cursor}")
         output.result({"tasks": page.rows, "nextCursor": page.next_cursor})
 
-    _with_client(url, token, data_dir, run)
+    with_client(url, token, data_dir, run)
 
 
 def show(
@@ -175,7 +177,7 @@ def show(
             output.table(("INDEX", "REF", "STATE", "ATTEMPT", "ERROR"), table)
         output.result({"task": found.raw, "items": [item.raw for item in rows]})
 
-    _with_client(url, token, data_dir, run)
+    with_client(url, token, data_dir, run)
 
 
 def cancel(
@@ -192,7 +194,7 @@ def cancel(
     async def run(client: Client) -> None:
         _tell(await client.cancel(task, idempotency_key=key), output)
 
-    _with_client(url, token, data_dir, run)
+    with_client(url, token, data_dir, run)
 
 
 def retry_failed(
@@ -210,15 +212,15 @@ def retry_failed(
     async def run(client: Client) -> None:
         again = await client.retry_failed(task, idempotency_key=key)
         if follow:
-            await _follow(client, task, output, str(again.cursor))
+            await follow_task(client, task, output, str(again.cursor))
         else:
             _tell(again, output)
 
-    _with_client(url, token, data_dir, run)
+    with_client(url, token, data_dir, run)
 
 
 # ── shared ───────────────────────────────────────────────────────────────────────────────────────────────
-def _with_client(
+def with_client(
     url: str, token: str | None, data_dir: Path, run: Callable[[Client], Awaitable[None]]
 ) -> None:
     from lingxi.cli.connection import connect
@@ -244,7 +246,7 @@ async def _until_interrupted(work: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-async def _follow(
+async def follow_task(
     client: Client, task_id: str, output: Output, last_event_id: str | None, patience_seconds: float = 60.0
 ) -> None:
     """Shows the task to its end. CommandError with exit code 1 unless it succeeded."""
