@@ -248,7 +248,7 @@ async def test_a_superseded_attempt_writes_nothing(album: Photos) -> None:
         assert not await put_back_photo_job(connection, old, error="x", retry_after_seconds=0.0, charged=True)
         assert await renew_photo_jobs(connection, [old]) == set()
         assert (dict(await album.job(photo_id)), dict(await album.row(photo_id))) == before
-        assert await finish_photo_job(connection, new)
+        assert await fail_photo_job(connection, new, "corrupt_image")
 
 
 async def test_postgres_away_for_a_moment_charges_nothing(

@@ -9,7 +9,12 @@ import redis.asyncio
 
 from lingxi.maintenance.photo_sweep import PhotoSweepCounts, PhotoSweeper
 from lingxi.names import PHOTO_QUEUE
-from lingxi.services.photo_jobs import claim_photo_job, put_back_photo_job, put_back_stale_photo_jobs
+from lingxi.services.photo_jobs import (
+    claim_photo_job,
+    fail_photo_job,
+    put_back_photo_job,
+    put_back_stale_photo_jobs,
+)
 from lingxi.services.read_health import read_database_view
 from tests.support.photos import Photos
 from tests.support.waiting import wait_until
@@ -31,7 +36,7 @@ async def test_due_rows_are_enqueued_under_the_one_id_of_their_photo(album: Phot
 
 
 async def test_what_is_not_due_or_lives_is_left_alone(album: Photos) -> None:
-    later, lives, done = [(await album.upload(bytes([n]) * 9)).photo.id for n in range(3)]
+    later, lives, failed = [(await album.upload(bytes([n]) * 9)).photo.id for n in range(3)]
     pool = album.work.pool
     await pool.execute(
         "update photo_jobs set next_retry_at = clock_timestamp() + interval '1 minute' where photo_id = $1",
@@ -39,7 +44,9 @@ async def test_what_is_not_due_or_lives_is_left_alone(album: Photos) -> None:
     )
     async with pool.acquire() as connection:
         claim = await claim_photo_job(connection, lives, "w")
-    await pool.execute("update photo_jobs set state = 'done', finished_at = now() where photo_id = $1", done)
+        other = await claim_photo_job(connection, failed, "w")
+        assert other is not None
+        await fail_photo_job(connection, other, "corrupt_image")
     await album.age_leases(4)
     assert await album.sweep() == PhotoSweepCounts()
     assert (await album.job(lives))["attempt_id"] == (claim.fence if claim else None)

@@ -170,7 +170,7 @@ async def test_an_effect_of_a_superseded_attempt_is_rolled_back(work: Work) -> N
     async def run(context: Context, given: Input) -> dict[str, Any]:
         async with context.transaction() as connection:
             await connection.execute(
-                "insert into drill_effects values ($1, $2, 1)", context.item.task_id, context.attempt.number
+                "insert into drill_effects values ($1, 1, $2)", context.item.task_id, context.attempt.id
             )
             if context.attempt.number == 1:
                 inside.set()
@@ -186,8 +186,9 @@ async def test_an_effect_of_a_superseded_attempt_is_rolled_back(work: Work) -> N
             await sweep_leases(connection)
         go_on.set()
         await work.ended(task_id)
-    made = await work.pool.fetch("select position from drill_effects where task_id = $1", task_id)
-    assert [row["position"] for row in made] == [2]
+    made = await work.pool.fetch("select attempt_id from drill_effects where task_id = $1", task_id)
+    (item,) = await work.items(task_id)
+    assert ([row["attempt_id"] for row in made], item["attempt"]) == ([item["attempt_id"]], 2)
 
 
 async def test_progress_reaches_the_channel_and_is_bounded(work: Work) -> None:
