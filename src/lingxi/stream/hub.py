@@ -8,7 +8,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from lingxi.observability.logging import get_logger
 from lingxi.stream import frames
 from lingxi.stream.catch_up import CatchUp
 from lingxi.stream.channel import Channel
+from lingxi.stream.config import HubConfig, HubCounts
 from lingxi.stream.cursor import After, Fresh, Resume, parse_last_event_id, settled
 from lingxi.stream.first_frames import FirstFrames, WriteTimes
 from lingxi.stream.page import Reader
@@ -33,32 +33,7 @@ _RETRY_MILLISECONDS = (1_000, 3_000)  # clients that were cut off together come 
 CheckAccess = Callable[[Sequence[Hashable]], Awaitable[set[Hashable]]]
 
 log = get_logger("stream.hub")
-
-
-@dataclass(frozen=True, slots=True)
-class HubConfig:
-    """How the hub behaves; the defaults are the product's numbers."""
-
-    poll_seconds: float = 0.8
-    heartbeat_seconds: float = 15.0
-    access_check_seconds: float = 30.0
-    send_timeout_seconds: float = 60.0
-    close_seconds: float = 5.0  # for `closing` to reach those that can take it
-    log_bytes: int = 128 * 1024  # recent frames kept of each channel
-    streams_per_grant: int = 10_000  # of one token or share link
-    streams_per_address: int = 10_000
-
-
-@dataclass(slots=True)
-class HubCounts:
-    """What the hub has done since its start."""
-
-    opened: int = 0
-    pages: int = 0  # statements for those behind
-    fell_behind: int = 0
-    stalled: int = 0  # ended: a send did not return in time
-    revoked: int = 0
-    refused: int = 0
+__all__ = ["Hub", "HubConfig", "HubCounts"]
 
 
 class Hub:
