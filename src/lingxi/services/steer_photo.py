@@ -18,7 +18,7 @@ async def hide_photo(connection: Connection, album_id: UUID, photo_id: UUID) -> 
     """Out of sight; it can come back. Also before it is published: it then becomes ready without being shown."""
     photo = await _locked(connection, album_id, photo_id)
     if photo.visibility == Visibility.HIDDEN:
-        return photo
+        return await _as_it_is(connection, photo)
     was_seen = photo.visibility == Visibility.PUBLISHED
     return await _set(connection, photo, Visibility.HIDDEN, "photo.removed" if was_seen else None)
 
@@ -27,7 +27,7 @@ async def show_photo(connection: Connection, album_id: UUID, photo_id: UUID) -> 
     """Back into sight. One that is not ready yet is published when it is."""
     photo = await _locked(connection, album_id, photo_id)
     if photo.visibility != Visibility.HIDDEN:
-        return photo
+        return await _as_it_is(connection, photo)
     if photo.processing_state != ProcessingState.READY:
         return await _set(connection, photo, Visibility.UNPUBLISHED, None)
     first = photo.published_at is None
@@ -69,6 +69,10 @@ async def _locked(connection: Connection, album_id: UUID, photo_id: UUID) -> Pho
         return await lock_photo(connection, photo_id)
     except Rollback:
         raise Conflict("The photo was recalled or deleted; that cannot be undone.") from None
+
+
+async def _as_it_is(connection: Connection, photo: Photo) -> Photo:
+    return (await with_variants(connection, [photo]))[0]
 
 
 async def _set(connection: Connection, photo: Photo, visibility: Visibility, event: str | None) -> Photo:

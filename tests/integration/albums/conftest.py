@@ -1,4 +1,4 @@
-"""A served API with an album, and photos that real decoders have published into the API's own storage."""
+"""A served API with albums in it."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ async def stage(
     pool: asyncpg.Pool[asyncpg.Record], database_url: str, redis_url: str, tmp_path: Path
 ) -> AsyncIterator[Stage]:
     world: Any = await make_world(pool)
-    async with open_api(database_url, redis_url, tmp_path) as api, Stage.open(api, world, tmp_path) as opened:
+    async with open_api(database_url, redis_url, tmp_path) as api, Stage.open(api, world) as opened:
         yield opened
