@@ -28,12 +28,13 @@ _AUDIO: Final = (
 )
 VIDEO_CODECS: Final = frozenset(_VIDEO.split())
 AUDIO_CODECS: Final = frozenset(_AUDIO.split())
+_PRIMING_SECONDS: Final = Fraction(1, 10)
 _DOLBY_ONLY_TAGS: Final = {"dvh1", "dvhe", "dva1", "dvav", "dav1"}
 
 
 @dataclass(slots=True)
 class Source:
-    """An open file. `start` is where its time begins, in seconds; `cut`: it is shorter than it says."""
+    """An open file. `cut`: it is shorter than it says."""
 
     container: Any
     kind: MediaKind
@@ -44,8 +45,14 @@ class Source:
 
     @property
     def start(self) -> Fraction:
-        start = self.container.start_time
-        return Fraction(start, av.time_base) if start is not None else Fraction(0)
+        """The picture's, unless sound begins long before: what an encoder primes itself with is no sound."""
+        container, video = self.container.start_time, self.video
+        start = Fraction(container, av.time_base) if container is not None else Fraction(0)
+        if video is not None and video.start_time is not None and video.time_base:
+            pictures = Fraction(video.start_time * video.time_base)
+            if abs(pictures - start) < _PRIMING_SECONDS:
+                return pictures
+        return start
 
     @property
     def seconds(self) -> float | None:
