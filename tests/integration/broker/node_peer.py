@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import hashlib
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.support.node_packages import node_modules
 from tests.support.processes import environment
-from tests.support.programs import cannot, need_program
-from tests.support.servers import DATA
 from tests.support.waiting import wait_until
 
 SOURCE = Path(__file__).with_name("node")
-
-
-def node_modules() -> Path:
-    """The installed packages; skips the test where there is no npm, unless this is CI."""
-    for program in ("node", "npm"):
-        need_program(program, "to hold our queues against Node's BullMQ")
-    lock = (SOURCE / "package-lock.json").read_bytes()
-    folder = DATA / "node" / hashlib.sha256(lock).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as guard:
-        fcntl.flock(guard, fcntl.LOCK_EX)
-        done = folder / "installed"
-        if not done.exists():
-            _install(folder)
-            done.touch()
-    return folder / "node_modules"
-
-
-def _install(folder: Path) -> None:
-    for name in ("package.json", "package-lock.json"):
-        shutil.copyfile(SOURCE / name, folder / name)
-    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=optional"]
-    # npm's own configuration (a mirror, certificates) comes from the environment, so this child gets all of it.
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-    if ran.returncode == 0:
-        return
-    cannot(f"npm could not install the packages: {ran.stderr.strip()[-500:]}")
 
 
 class NodePeer:
@@ -62,7 +30,9 @@ class NodePeer:
                 queue,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                env=environment(NODE_PATH=str(node_modules())),
+                env=environment(
+                    NODE_PATH=str(node_modules(SOURCE, "to hold our queues against Node's BullMQ"))
+                ),
                 limit=2**22,
             )
         )

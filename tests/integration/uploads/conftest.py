@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,28 @@ async def world(pool: Any) -> World:
 async def stage(
     database_url: str, redis_url: str, world: World, pool: Any, tmp_path: Path
 ) -> AsyncIterator[Stage]:
-    """The API, an album of ours, and our editor's client."""
+    """An API with small limits, an album of ours, and our editor's client."""
+    async with open_stage(database_url, redis_url, world, pool, tmp_path, LIMITS) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def roomy(
+    database_url: str, redis_url: str, world: World, pool: Any, tmp_path: Path
+) -> AsyncIterator[Stage]:
+    """The same with the limits that everybody has."""
+    async with open_stage(database_url, redis_url, world, pool, tmp_path, Limits()) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def open_stage(
+    database_url: str, redis_url: str, world: World, pool: Any, folder: Path, limits: Limits
+) -> AsyncIterator[Stage]:
     async with pool.acquire() as connection:
         album = await create_album(connection, world.ours.workspace_id, "A wedding")
     async with (
-        open_api(database_url, redis_url, tmp_path, limits=LIMITS) as api,
+        open_api(database_url, redis_url, folder, limits=limits) as api,
         api.client(world.ours.editor) as client,
     ):
-        yield Stage(api, world, pool, album.id, client, tmp_path / "objects")
+        yield Stage(api, world, pool, album.id, client, folder / "objects")
