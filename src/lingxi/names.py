@@ -86,6 +86,8 @@ FAILPOINTS: Final[tuple[str, ...]] = (
     "stream.between_snapshot_and_subscribe",
     "storage.before_rename",
     "storage.after_put",
+    "collector.before_move",
+    "collector.before_commit",
     "photo.after_claim",
     "photo.after_fetch",
     "photo.after_encode",

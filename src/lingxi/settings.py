@@ -137,6 +137,23 @@ class Settings(BaseSettings):
     sweep_interval_seconds: float = Field(
         30.0, ge=0.1, le=3_600, description="Seconds between two sweeps for lost work."
     )
+    collect_interval_seconds: float = Field(
+        600.0,
+        ge=0.1,
+        le=43_200,
+        description="Seconds between two rounds that remove deleted photos' files and other trash from storage.",
+    )
+    orphan_scan_seconds: float = Field(
+        21_600.0, ge=0.1, le=604_800, description="Seconds between two looks for objects that no row names."
+    )
+    orphan_after_seconds: float = Field(
+        604_800.0,
+        ge=0.1,
+        description="Age from which an object that no row names is moved into the trash folder.",
+    )
+    orphan_trash_seconds: float = Field(
+        604_800.0, ge=0.1, description="How long an orphan lies in the trash folder before it is removed."
+    )
     lingxi_concurrency: str = Field(
         "",
         description="Items at once per queue and process, e.g. `media:verify=4,photo:process=2`. Empty: each processor's own number.",

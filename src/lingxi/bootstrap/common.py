@@ -15,6 +15,7 @@ from lingxi.broker.client import api_client
 from lingxi.broker.errors import BrokerUnavailable
 from lingxi.db.session import Pool, transaction
 from lingxi.imaging.children import Decoders
+from lingxi.maintenance.object_collector import CollectorConfig
 from lingxi.observability import failpoints
 from lingxi.observability.logging import configure, get_logger
 from lingxi.processors.contract import Processor
@@ -76,6 +77,17 @@ def make_storage(settings: Settings) -> Storage:
         return open_storage(storage_url(settings), access)
     except ValueError as error:
         raise StartRefused(str(error)) from error
+
+
+def collector_config(settings: Settings) -> CollectorConfig:
+    """The object collector's part of the settings."""
+    return CollectorConfig(
+        photo_root=f"{settings.photo_prefix}/{settings.photo_environment}/",
+        interval_seconds=settings.collect_interval_seconds,
+        scan_seconds=settings.orphan_scan_seconds,
+        orphan_seconds=settings.orphan_after_seconds,
+        trash_seconds=settings.orphan_trash_seconds,
+    )
 
 
 def secret_keys(settings: Settings) -> tuple[bytes, ...]:

@@ -9,6 +9,7 @@ from lingxi.bootstrap.common import (
     EXIT_REFUSED,
     StartRefused,
     close_pool,
+    collector_config,
     make_registry,
     make_storage,
     prepare,
@@ -23,6 +24,7 @@ from lingxi.broker.marker import WipeMarker
 from lingxi.broker.queue import BullQueue
 from lingxi.db.session import create_pool
 from lingxi.imaging.children import DecoderConfig, Decoders
+from lingxi.maintenance.object_collector import ObjectCollector
 from lingxi.maintenance.photo_sweep import PhotoSweeper
 from lingxi.maintenance.sweeper import Sweeper
 from lingxi.names import PHOTO_QUEUE
@@ -102,6 +104,7 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
         if (photos := queues.get(PHOTO_QUEUE)) is not None:
             limit = settings.queue_waiting_limit
             beside.append(PhotoSweeper(pool, photos, settings.sweep_interval_seconds, limit))
+        beside.append(ObjectCollector(pool, storage, collector_config(settings)))
         registry = make_registry(settings, decoders, pool, storage)
         processors = {
             queue: registry.get(queue) for queue in registry.available() if queue in settings.served_queues

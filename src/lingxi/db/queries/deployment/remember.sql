@@ -1,3 +1,3 @@
--- $1 key, $2 value: the value that holds from now on, the first one wins.
-with given as (insert into deployment (key, value) values ($1, $2) on conflict (key) do nothing returning value)
-select value from given union all select value from deployment where key = $1 limit 1
+-- $1 key, $2 value: the value that holds from now on, the first one wins. The update changes nothing: it sees what another has
+-- inserted meanwhile, which this statement's snapshot does not.
+insert into deployment (key, value) values ($1, $2) on conflict (key) do update set value = deployment.value returning value

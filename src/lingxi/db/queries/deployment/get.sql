@@ -1,0 +1,2 @@
+-- $1 key
+select value from deployment where key = $1
