@@ -5,7 +5,7 @@ uploads that were never confirmed are forgotten. Now and then one process looks 
 ours, older than `orphan_seconds`, that no row names. They move into the folder `trash/` for `trash_seconds` more and are
 removed then; a row that names one by then brings it back. Nothing is moved or removed without asking the rows right before.
 
-A database that was restored from a backup does not know its newest objects. So every round marks the storage with a number that
+A database that was restored from a backup does not know its newest objects. So the rounds mark the storage with a number that
 the database counts; a storage that bears a greater number, or the mark of another database, has its orphans only reported.
 """
 
@@ -36,6 +36,7 @@ DAY_SECONDS = 86_400.0
 BATCH = 100
 TRASH = "trash/"
 _SCAN = "orphans_looked_for"
+_MARK = "storage_marked"
 _log = get_logger(__name__)
 
 
@@ -85,13 +86,9 @@ class ObjectCollector(Loop):
         await self._clear_rows(counts)
         await self._empty_trash(counts)
         restored = await self._marks.restored()
-        if not restored:
+        if not restored and await self._is_turn(_MARK, self._config.interval_seconds / 2):
             await self._marks.mark()
-        async with transaction(self._pool) as connection:
-            turn = await take_turn(
-                connection, _SCAN, every_seconds=0.0 if scan else self._config.scan_seconds
-            )
-        if turn:
+        if await self._is_turn(_SCAN, 0.0 if scan else self._config.scan_seconds):
             await self._scan(counts, touch=not restored)
             counts.unfinished = await self._storage.sweep_unfinished(
                 older_than_seconds=self._config.orphan_seconds
@@ -99,6 +96,10 @@ class ObjectCollector(Loop):
         if counts.reported:
             _log.warning("orphans_reported", count=counts.reported, mend="lingxi storage accept-database")
         return counts
+
+    async def _is_turn(self, what: str, every_seconds: float) -> bool:
+        async with transaction(self._pool) as connection:
+            return await take_turn(connection, what, every_seconds=every_seconds)
 
     async def _clear_rows(self, counts: CollectCounts) -> None:
         for step, name in ((clear_photos, "photos_cleared"), (expire_direct_uploads, "uploads_forgotten")):

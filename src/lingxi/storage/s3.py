@@ -173,10 +173,10 @@ class S3Storage:
 
     async def _remove(self, full: str) -> None:
         with contextlib.suppress(ObjectMissing):
-            await self._bounded(obstore.delete_async(self._store, full))
+            await self._remove_many([full])
 
     async def _remove_many(self, fulls: list[str]) -> int:
-        """Servers may refuse some keys of a batch for the moment; removing the others again is harmless."""
+        """Servers refuse some keys for the moment, e.g. while another client removes them too; doing all again is harmless."""
         for attempt in range(_DELETE_TRIES):
             try:
                 if fulls:
