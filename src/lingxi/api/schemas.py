@@ -23,8 +23,8 @@ Time = Field(json_schema_extra={"format": "date-time"}, description="RFC 3339, U
 
 
 # JSON knows one kind of number: 60.0 is as whole as 60.
-_whole = BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
-Lifetime = Annotated[int, Field(ge=60, le=10 * 366 * 86400), _whole]
+whole = BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
+Lifetime = Annotated[int, Field(ge=60, le=10 * 366 * 86400), whole]
 
 
 class Wire(BaseModel):
