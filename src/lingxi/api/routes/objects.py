@@ -85,8 +85,13 @@ async def put(request: Request, caller: Editor, name: ObjectName) -> Response:
                 request_id=request.scope["request_id"],
             )
             await failpoints.reach("api.before_commit")
-    location = {"Location": PREFIX + quote(result.object.name, safe="/")}
-    return json_answer(object_to_wire(result.object), 201 if result.created else 200, location)
+    status = 201 if result.created else 200
+    return json_answer(object_to_wire(result.object), status, location_of(result.object))
+
+
+def location_of(stored: StoredObject) -> dict[str, str]:
+    """The header that says where an object is."""
+    return {"Location": PREFIX + quote(stored.name, safe="/")}
 
 
 async def _chunks(request: Request) -> AsyncIterator[bytes]:
@@ -111,10 +116,14 @@ _GET = documented(
 @router.get("/objects/{name:path}", **_GET)
 async def get(request: Request, caller: Viewer, name: ObjectName) -> Response:
     deps = deps_of(request)
-    stored = await _find(deps, caller, name)
+    return await send_object(request, await _find(deps, caller, name))
+
+
+async def send_object(request: Request, stored: StoredObject) -> Response:
+    """The bytes of an object, or the part that the request asks for."""
     start, length = _asked_range(request.headers.get("range"), stored.size_bytes)
     try:
-        reader = await deps.storage.open(stored.storage_key, start=start, length=length)
+        reader = await deps_of(request).storage.open(stored.storage_key, start=start, length=length)
     except (ObjectMissing, StorageUnavailable) as error:
         raise LingxiError("The object's bytes cannot be read now.") from error
     return ObjectResponse(stored, reader, start, length)
