@@ -19,7 +19,9 @@ from lingxi.api.routes import (
     album_stream,
     albums,
     contract,
+    direct_uploads,
     monitoring,
+    object_links,
     objects,
     photos,
     shares,
@@ -35,6 +37,8 @@ from lingxi.observability.http import RequestMetrics
 API_ROUTERS = (
     tasks.router,
     stream.router,
+    object_links.router,
+    direct_uploads.router,
     objects.router,
     uploads.router,
     tus.router,
