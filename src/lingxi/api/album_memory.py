@@ -58,6 +58,10 @@ class _Known(Generic[T]):
     value: T
     read_at: float
     used_at: float
+    doubted: bool = False  # since the round began that reads it
+
+    def doubt(self) -> None:
+        self.read_at, self.doubted = float("-inf"), True
 
 
 class AlbumMemory:
@@ -74,17 +78,22 @@ class AlbumMemory:
         self._albums: OrderedDict[UUID, _Known[VisibleAlbum | None]] = OrderedDict()
         self._grants: OrderedDict[Hashable, _Known[bool]] = OrderedDict()
         self._size = 0
+        self._now: asyncio.Future[None] | None = None  # the round that is being read, and the one after it
         self._next: asyncio.Future[None] | None = None
         self._runner: asyncio.Task[None] | None = None
         self.rounds = 0
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────
-    async def look(self, album_id: UUID, grant: Hashable) -> tuple[VisibleAlbum | None, bool]:
+    async def look(
+        self, album_id: UUID, grant: Hashable, *, anew: bool = False
+    ) -> tuple[VisibleAlbum | None, bool]:
         """The album (None: there is none) and whether the grant holds, neither older than the limit.
 
-        Raises what PostgreSQL's absence raises.
+        `anew`: read after this question, whatever is remembered. Raises what PostgreSQL's absence raises.
         """
         asked_at = self._clock()
+        if anew:
+            self.doubt([album_id])
         while True:
             now = self._clock()
             album, held = self._albums.get(album_id), self._grants.get(grant)
@@ -99,19 +108,19 @@ class AlbumMemory:
                 self._albums[album_id] = _Known(None, float("-inf"), now)
             if held is None:
                 self._grants[grant] = _Known(False, float("-inf"), now)
-            await asyncio.shield(self._next_round())
+            await asyncio.shield(self._now or self._next_round())
 
     # ── hints ────────────────────────────────────────────────────────────────────────────────────────────
     def doubt(self, album_ids: Iterable[UUID]) -> None:
         """These albums changed."""
         for album_id in album_ids:
             if (known := self._albums.get(album_id)) is not None:
-                known.read_at = float("-inf")
+                known.doubt()
 
     def doubt_access(self) -> None:
         """A token or a share link was revoked."""
         for known in self._grants.values():
-            known.read_at = float("-inf")
+            known.doubt()
 
     def doubt_all(self) -> None:
         """Hints may have been lost."""
@@ -130,7 +139,7 @@ class AlbumMemory:
 
     async def _run(self) -> None:
         while (waiting := self._next) is not None:
-            self._next = None
+            self._now, self._next = waiting, None
             try:
                 await self._round()
             except Exception as error:
@@ -140,16 +149,19 @@ class AlbumMemory:
                 raise
             else:
                 waiting.set_result(None)
+            finally:
+                self._now = None
 
     async def _round(self) -> None:
-        """Read all that is in use. What is doubted while the statements run stays in doubt."""
+        """Read all that is in use. What is doubted while the statements run stays in doubt, and what is read for the first
+        time is not there for anybody before it was read."""
         began = self._clock()
         in_use = began - _IN_USE_SECONDS
         albums = {album_id: known for album_id, known in self._albums.items() if known.used_at >= in_use}
         grants = {grant: known for grant, known in self._grants.items() if known.used_at >= in_use}
         used: list[_Known[Any]] = [*albums.values(), *grants.values()]
         for known in used:
-            known.read_at = began
+            known.doubted = False
         seen = {album_id: known.value.last_seq if known.value else 0 for album_id, known in albums.items()}
         try:
             async with self._pool.acquire(timeout=5) as connection:
@@ -160,6 +172,9 @@ class AlbumMemory:
                 known.read_at = float("-inf")
             raise
         self.rounds += 1
+        for known in used:
+            if not known.doubted:
+                known.read_at = began
         for album_id, album in albums.items():
             self._take(album, changes.get(album_id))
         for grant, held in grants.items():
