@@ -18,6 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.conformance.small_albums import ALBUM_FAULTS, SmallAlbums
+
 TOKEN = "lx_small"
 FINAL = ("succeeded", "failed", "cancelled")
 FAULTS = {  # what is broken: the rule that must notice
@@ -50,6 +52,7 @@ FAULTS = {  # what is broken: the rule that must notice
     "open_to_all": "no-token",
     "stream_token_opens_all": "stream-token",
     "no_heartbeat": "heartbeat",
+    **ALBUM_FAULTS,
 }
 
 
@@ -128,6 +131,7 @@ class SmallServer:
         self.fault = fault
         self.tasks: dict[str, SmallTask] = {}
         self.tokens: dict[str, str] = {}
+        self.albums = SmallAlbums(fault, TOKEN)
         base = "/api/v1/media-tasks"
         self.app = Starlette(
             routes=[
@@ -138,6 +142,7 @@ class SmallServer:
                 Route(base + "/{id}/cancel", self.cancel, methods=["POST"]),
                 Route(base + "/{id}/retry-failed", self.retry, methods=["POST"]),
                 Route(base + "/{id}/stream-token", self.stream_token, methods=["POST"]),
+                *self.albums.routes,
             ]
         )
 
@@ -355,6 +360,7 @@ async def serving(fault: str | None = None) -> AsyncIterator[str]:
         for small in server.tasks.values():
             for item in small.work:
                 item.cancel()
+        server.albums.close()
         running.should_exit = running.force_exit = True
         await task
 

@@ -70,7 +70,7 @@ async def test_the_api_passes_every_rule(
         "REDIS_URL": redis_url,
         "LINGXI_DATA_DIR": str(tmp_path / "data"),
         "LINGXI_PORT": port,
-        "QUEUE": "demo",
+        "QUEUE": "demo,photo",
     }
     assert run_lingxi("workspace", "create", "conform", env=env).returncode == 0
     made = run_lingxi("token", "create", "--workspace", "conform", "--role", "editor", "--name", "c", env=env)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lingxi.conformance import rules_albums
 from lingxi.conformance.run import RULES, conform, report
 from tests.conformance.small_server import FAULTS, TOKEN, serving
 
@@ -23,7 +24,12 @@ def test_every_rule_has_a_fault_that_it_must_notice() -> None:
 
 
 @pytest.mark.parametrize(("fault", "rule"), FAULTS.items())
-async def test_a_broken_server_is_noticed(fault: str, rule: str) -> None:
+async def test_a_broken_server_is_noticed(fault: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for patience in (
+        "TOLD_SECONDS",
+        "REVOKED_SECONDS",
+    ):  # what a broken server never says is not waited for long
+        monkeypatch.setattr(rules_albums, patience, 2.0)
     async with serving(fault) as url:
         outcomes = await conform(url, TOKEN, names=[rule])
     outcome = outcomes[rule]

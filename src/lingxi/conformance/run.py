@@ -7,14 +7,19 @@ from typing import Any
 
 import httpx
 
-from lingxi.conformance import rules_opening, rules_resuming, rules_trouble
+from lingxi.conformance import rules_albums, rules_opening, rules_resuming, rules_trouble
 from lingxi.conformance.connection import ConnectionLost
 from lingxi.conformance.rule import Bench, Check, NotTried, Outcome, Rule
 from lingxi.conformance.server import Refused, Server
 from lingxi.conformance.sse import ProtocolError
 from lingxi.conformance.work import quick
 
-RULES: tuple[Rule, ...] = (*rules_opening.RULES, *rules_resuming.RULES, *rules_trouble.RULES)
+RULES: tuple[Rule, ...] = (
+    *rules_opening.RULES,
+    *rules_resuming.RULES,
+    *rules_trouble.RULES,
+    *rules_albums.RULES,
+)
 
 Tell = Callable[[Rule, Outcome], None]
 

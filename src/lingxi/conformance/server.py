@@ -35,12 +35,11 @@ class Server:
         return {"Authorization": f"Bearer {self.token}"}
 
     async def call(self, method: str, path: str, **how: Any) -> Any:
-        """A request that must succeed; its JSON. Tried again while the server is away or overloaded (503)."""
+        """A request that must succeed; its JSON, if any. Tried again while the server is away or overloaded (503)."""
+        how.setdefault("headers", self.authorization)
         for _ in range(60):
             try:
-                answer = await self.http.request(
-                    method, f"{self.url}{API}{path}", headers=self.authorization, timeout=20, **how
-                )
+                answer = await self.http.request(method, f"{self.url}{API}{path}", timeout=20, **how)
             except httpx.TransportError:
                 await asyncio.sleep(0.5)
                 continue
@@ -51,7 +50,7 @@ class Server:
             raise Refused(f"{method} {path}: the server does not answer")
         if answer.status_code >= 400:
             raise Refused(f"{method} {path} was answered {answer.status_code}: {answer.text[:300]}")
-        return answer.json()
+        return answer.json() if answer.content else None
 
     async def submit(self, inputs: Sequence[Json], **fields: Any) -> Json:
         """A task of `demo:drill` with these inputs."""
