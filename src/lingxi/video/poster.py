@@ -16,8 +16,9 @@ from lingxi.video.score import Score, score
 from lingxi.video.source import Source, unreadable
 from lingxi.video.transcode import PRESET, usual_rate
 
-_CANDIDATES: Final = 10
-_DECODED_A_CANDIDATE: Final = 40  # frames at most, from the key frame before it on
+_CANDIDATES: Final = 12
+_DECODED_A_CANDIDATE: Final = 100  # frames at most, from the key frame before it on
+_FRAMES_OF_ONE_PASS: Final = 750  # a video that is as short is read through, and looked at twice as often
 _POSTER_EDGES: Final = (1920, 1080)
 _PREVIEW_EDGES: Final = (640, 360)
 _PREVIEW_RATE: Final = 30
@@ -67,30 +68,41 @@ def make_poster(source: Source, poster: int, preview: int, options: PosterOption
 
 
 def _best(source: Source, stream: Any, options: PosterOptions) -> Candidate:
-    seconds = source.video_seconds
     if options.at_seconds is not None:
-        found = _near(source, stream, options.at_seconds)
-        return found or _first(source, stream)
-    best: Candidate | None = None
-    places = [0.0] if not seconds else _places(seconds)
-    for place in places:
-        found = _near(source, stream, place)
-        if found is not None and (best is None or found.score.value > best.score.value):
-            best = found
+        return _near(source, stream, options.at_seconds) or _first(source, stream)
+    seconds = source.video_seconds
+    if not seconds:
+        looked_at = _from_the_start(source, stream)
+    elif seconds * usual_rate(stream) <= _FRAMES_OF_ONE_PASS:
+        looked_at = _in_one_pass(source, stream, _places(seconds, 2 * _CANDIDATES))
+    else:
+        places = _places(seconds, _CANDIDATES)
+        looked_at = (one for place in places if (one := _near(source, stream, place)) is not None)
+    best = max(looked_at, key=_value, default=None)
     if best is None or best.score.is_poor:  # a file that cannot be sought in, or black where we looked
-        best = max(
-            [*([best] if best else []), *_from_the_start(source, stream)],
-            key=lambda one: one.score.value,
-            default=None,
-        )
+        best = max([*([best] if best else []), *_from_the_start(source, stream)], key=_value, default=None)
     if best is None:
         raise unreadable(source.cut)
     return best
 
 
-def _places(seconds: float) -> list[float]:
+def _value(candidate: Candidate) -> float:
+    return candidate.score.value
+
+
+def _in_one_pass(source: Source, stream: Any, places: list[float]) -> Iterator[Candidate]:
+    """The first frame at or after each of the places."""
+    waiting = list(reversed(places))
+    for frame, at in _frames_from(source, stream, 0.0):
+        if waiting and at >= waiting[-1]:
+            while waiting and at >= waiting[-1]:
+                waiting.pop()
+            yield Candidate(frame, at, score(frame))
+
+
+def _places(seconds: float, count: int) -> list[float]:
     """Moments to look at, spread over the video, its very ends left out."""
-    return [seconds * (index + 0.5) / _CANDIDATES for index in range(_CANDIDATES)]
+    return [seconds * (index + 0.5) / count for index in range(count)]
 
 
 def _near(source: Source, stream: Any, seconds: float) -> Candidate | None:
@@ -139,6 +151,7 @@ def _frames_from(source: Source, stream: Any, seconds: float) -> Iterator[tuple[
             continue
         for frame in frames:
             if frame.pts is not None:
+                frame.time_base = frame.time_base or stream.time_base  # None when a decoder is flushed
                 yield frame, float(frame.pts * frame.time_base - source.start)
         if not packet.size:
             return

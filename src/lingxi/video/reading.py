@@ -1,6 +1,7 @@
 """Packets and frames of a source, as far as they can be read, and how far that was."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any, Final
 
 import av.error
@@ -12,7 +13,8 @@ _SHORTFALL_SECONDS: Final = 0.5  # what may be missing at the end before we spea
 
 
 class Reading:
-    """One pass over a source. `read_seconds` is how far the picture was read; `damaged` counts packets that were not."""
+    """One pass over a source. `read_seconds` is how far the picture was read, `all_seconds` anything; `damaged` counts packets
+    that could not be."""
 
     def __init__(self, source: Source, streams: list[Any]) -> None:
         self._source = source
@@ -21,6 +23,7 @@ class Reading:
         self.damaged = 0
         self.frames = 0
         self.read_seconds = 0.0
+        self.all_seconds = 0.0
         self.broke_off = False
 
     def frames_in_order(self) -> Iterator[tuple[Any, Any]]:
@@ -36,8 +39,11 @@ class Reading:
         """Is less there than the file says?"""
         if self._source.cut or self.broke_off:
             return True
-        said = self._source.video_seconds
-        return said is not None and self.read_seconds < said - max(_SHORTFALL_SECONDS, 0.05 * said)
+        if (said := self._source.stream_seconds) is not None:
+            read = self.read_seconds
+        else:
+            said, read = self._source.seconds, self.all_seconds
+        return said is not None and read < said - max(_SHORTFALL_SECONDS, 0.05 * said)
 
     def is_corrupt(self) -> bool:
         """Is too much of it damaged, or all?"""
@@ -65,12 +71,18 @@ class Reading:
             self.damaged += 1
             return
         for frame in frames:
-            if stream.type == "video":
-                self._note(frame)
+            if frame.time_base is None:  # of those that come when a decoder is flushed
+                frame.time_base = stream.time_base
+            self._note(stream, frame)
             yield stream, frame
 
-    def _note(self, frame: Any) -> None:
-        self.frames += 1
-        if frame.pts is not None and frame.time_base is not None:
-            end = (frame.pts + (frame.duration or 0)) * frame.time_base - self._source.start
-            self.read_seconds = max(self.read_seconds, float(end))
+    def _note(self, stream: Any, frame: Any) -> None:
+        end = 0.0
+        if frame.pts is not None:
+            length = frame.samples / Fraction(frame.sample_rate) if stream.type == "audio" else None
+            length = length if length is not None else (frame.duration or 0) * frame.time_base
+            end = float(frame.pts * frame.time_base + length - self._source.start)
+        self.all_seconds = max(self.all_seconds, end)
+        if stream.type == "video":
+            self.frames += 1
+            self.read_seconds = max(self.read_seconds, end)

@@ -61,12 +61,17 @@ class Source:
         return duration / av.time_base if duration and duration > 0 else None
 
     @property
-    def video_seconds(self) -> float | None:
-        """How long the video stream says that it lasts, else the whole file."""
+    def stream_seconds(self) -> float | None:
+        """How long the video stream itself says that it lasts."""
         stream = self.video
         if stream is not None and stream.duration and stream.time_base:
             return float(stream.duration * stream.time_base)
-        return self.seconds
+        return None
+
+    @property
+    def video_seconds(self) -> float | None:
+        """How long the pictures last, as far as anything says so."""
+        return self.stream_seconds or self.seconds
 
     def need_video(self) -> Any:
         """The video stream, known to be decodable; VideoError."""

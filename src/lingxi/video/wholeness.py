@@ -32,9 +32,7 @@ def _boxes_are_cut(descriptor: int, size: int) -> bool:
         length = int.from_bytes(header[:4])
         if length == 1:
             length = int.from_bytes(header[8:16])
-        if length == 0:
-            return False
-        if length < 8:
+        if length < 8 or not header[4:8].isascii() or not header[4:8].decode("ascii").isprintable():
             return False  # no box: whatever it is, it is not cut off
         at += length
         if at > size:
