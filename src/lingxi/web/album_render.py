@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 from uuid import UUID
 
 import orjson
 
 from lingxi.domain.errors import ITEM_CODES
-from lingxi.domain.photos import Album, Photo, photo_to_wire, variant_path
+from lingxi.domain.photos import Album, Photo, photo_to_wire
 from lingxi.web.assets import fragment, template
 from lingxi.web.render import ALBUM_STYLES, GUEST, page
 
-FOOT = '<footer>Shared with <span lang="zh">灵犀</span> Lingxi</footer>'
+FOOT = "<footer>Shared with Lingxi</footer>"
 _NO_PHOTO_YET = "There are no photos in this album yet."
 
 
@@ -103,27 +104,26 @@ def _first_photos(album: Album, photos: Sequence[Photo], *, more: bool, member: 
         "cursor": album.cursor,
         "photos": escape(orjson.dumps(wire).decode()),
         "next": "more" if more else "",
-        "tiles": "".join(_tile(photo, member=member) for photo in photos),
+        "tiles": "".join(_tile(photo) for photo in wire),
         "empty_hidden": " hidden" if photos else "",
     }
 
 
-def _tile(photo: Photo, *, member: bool) -> str:
-    variants = {one.kind: one for one in photo.variants}
+def _tile(photo: Mapping[str, Any]) -> str:
+    """A tile that works without scripts, too; `photo` as it is on the wire."""
+    variants = {one["kind"]: one for one in photo["variants"]}
     if not {"thumb", "browse"} <= variants.keys():
         return ""
-    thumb, browse = (
-        variant_path(photo.album_id, photo.id, variants[kind].file_name) for kind in ("thumb", "browse")
-    )
-    name = photo.file_name if member else f"Photo {photo.upload_number}"
+    thumb, browse = variants["thumb"], variants["browse"]
+    name = photo.get("fileName", f"Photo {photo['uploadNumber']}")
     return (
-        f'<li class="tile"><a href="{escape(browse)}"><img src="{escape(thumb)}" alt="{escape(name)}" loading="lazy" '
-        f'width="{variants["thumb"].width}" height="{variants["thumb"].height}"></a></li>'
+        f'<li class="tile"><a href="{escape(browse["url"])}"><img src="{escape(thumb["url"])}" alt="{escape(name)}" '
+        f'loading="lazy" width="{thumb["width"]}" height="{thumb["height"]}"></a></li>'
     )
 
 
 def _album_card(album: Album, counts: Mapping[str, int], face: str | None) -> str:
-    picture = f'<img src="{escape(face)}" alt="" loading="lazy">' if face else ""
+    picture = f'<img src="{escape(face)}" alt="" loading="lazy">' if face else fragment("camera.svg")
     said = [f"{_photos(counts['published'])} published"]
     if counts["processing"]:
         said.append(f"{counts['processing']:,} on the way")

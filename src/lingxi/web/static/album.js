@@ -3,7 +3,7 @@ import { bytes, call, element, plural } from "./api.js";
 import { Large } from "./large.js";
 import { LiveAlbum } from "./live.js";
 import { Shares } from "./shares.js";
-import { Store } from "./store.js";
+import { Store, moment } from "./store.js";
 import { UploadPanel } from "./upload-panel.js";
 import { Wall } from "./wall.js";
 import { waterfall } from "./waterfall.js";
@@ -90,7 +90,7 @@ function decorate(tile, photo) {
 // ── the panel beside the large photo ──
 function details(photo) {
   const facts = [
-    ["Taken", photo.capturedAt && time(photo.capturedAt)], ["Uploaded", time(photo.createdAt)],
+    ["Taken", photo.capturedAt && moment(photo.capturedAt)], ["Uploaded", moment(photo.createdAt)],
     ["Size", [photo.width && `${photo.width} × ${photo.height}`, photo.sizeBytes && bytes(photo.sizeBytes)].filter(Boolean).join(" · ")],
     ["Guests", { published: "see it", hidden: "do not see it", unpublished: "will see it soon" }[photo.visibility]],
   ];
@@ -115,8 +115,6 @@ async function showTimeline(photo) {
     $("timeline").replaceChildren(); // the chart is an extra: the next change of the photo asks again
   }
 }
-
-const time = (value) => new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "medium" }).format(new Date(value));
 
 // ── changes ──
 async function attempt(work) {

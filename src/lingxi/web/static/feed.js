@@ -33,7 +33,7 @@ export class Feed {
     document.addEventListener("visibilitychange", awake);
     document.addEventListener("resume", awake);
     addEventListener("pageshow", awake);
-    addEventListener("online", awake);
+    addEventListener("online", () => { if (this.leading) this.reconnect(); }); // connections seldom outlive their network
     setInterval(() => { if (this.leading && Date.now() - this.lastHeard > SILENCE_MS) this.reconnect(); }, 5_000);
   }
 

@@ -1,5 +1,5 @@
 // One photo large, in a modal dialog: keys, swipes, and an address of its own, so that Back closes it.
-import { takenAt, variant } from "./store.js";
+import { moment, nameOf, variant } from "./store.js";
 
 const SWIPE_PIXELS = 48;
 
@@ -13,7 +13,7 @@ export class Large {
     this.part("close").onclick = () => this.close();
     this.part("previous").onclick = () => this.step(-1);
     this.part("next").onclick = () => this.step(1);
-    dialog.addEventListener("cancel", (event) => { event.preventDefault(); this.close(); });
+    dialog.addEventListener("close", () => { if (this.shown) this.close(); }); // by the browser itself: a Back gesture
     dialog.addEventListener("keydown", (event) => this.key(event));
     this.stage.addEventListener("click", (event) => { if (event.target === this.stage) this.close(); });
     addEventListener("hashchange", () => this.follow());
@@ -25,6 +25,8 @@ export class Large {
     const photo = this.store.byId.get(location.hash.slice(1));
     if (!photo) {
       this.hide();
+      if (this.left) this.closed(this.left); // going back has scrolled to where one was before
+      this.left = null;
       return;
     }
     if (!this.dialog.open) {
@@ -37,16 +39,15 @@ export class Large {
   }
 
   close() {
-    if (!this.arrived) history.back();
-    else {
-      history.replaceState(null, "", location.pathname);
-      this.hide();
-    }
+    this.left = this.shown.id;
+    this.hide();
+    if (this.arrived) history.replaceState(null, "", location.pathname);
+    else history.back();
   }
 
   hide() {
-    if (!this.dialog.open) return;
-    const id = this.shown?.id;
+    if (!this.shown) return;
+    const { id } = this.shown;
     this.shown = this.browseUrl = null;
     this.dialog.close();
     this.image.removeAttribute("src");
@@ -62,7 +63,7 @@ export class Large {
     if (this.shown === photo) return;
     this.shown = photo;
     this.picture(photo, same);
-    this.dialog.querySelector(".caption").textContent = photo.fileName ?? takenAt(photo);
+    this.dialog.querySelector(".caption").textContent = photo.fileName ?? (photo.capturedAt ? moment(photo.capturedAt) : "");
     this.details?.(photo);
     this.preload(index);
   }
@@ -76,7 +77,7 @@ export class Large {
     this.browseUrl = browse.url;
     this.image.width = browse.width;
     this.image.height = browse.height;
-    this.image.alt = photo.fileName ?? takenAt(photo);
+    this.image.alt = nameOf(photo);
     this.image.src = thumb.url;
     const full = new Image();
     full.src = browse.url;
@@ -105,7 +106,7 @@ export class Large {
   key(event) {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
     const to = { ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1),
-      Home: () => this.goTo(0), End: () => this.goTo(this.store.photos.length - 1) }[event.key];
+      Escape: () => this.close(), Home: () => this.goTo(0), End: () => this.goTo(this.store.photos.length - 1) }[event.key];
     if (!to) return;
     event.preventDefault();
     to();
@@ -131,7 +132,7 @@ export class Large {
 
   // The store has changed: what is shown may be gone, or be another version.
   changed() {
-    if (!this.dialog.open || !this.shown) return;
+    if (!this.shown) return;
     const now = this.store.byId.get(this.shown.id);
     if (now) {
       this.show(now);

@@ -32,7 +32,8 @@ new LiveAlbum(root, [store], {
     document.title = "Album closed · Lingxi";
     root.hidden = true;
     $("pill").hidden = true;
-    $("wall").replaceChildren();
+    store.keepOnly(new Set());
+    wall.changed();
     $("over").hidden = false;
     $("over").focus();
   },

@@ -1,5 +1,6 @@
 // Share links of an album: made, copied once, revoked.
 import { call, element } from "./api.js";
+import { moment } from "./store.js";
 
 const DAY_SECONDS = 86_400;
 
@@ -61,10 +62,9 @@ export class Shares {
   }
 
   row({ id, createdAt, expiresAt }) {
-    const day = (time) => new Intl.DateTimeFormat("en", { dateStyle: "medium", timeStyle: "short" }).format(new Date(time));
-    const until = expiresAt ? `until ${day(expiresAt)}` : "until it is revoked";
+    const until = expiresAt ? `until ${moment(expiresAt)}` : "until it is revoked";
     return element("li", {},
-      element("span", {}, `Made ${day(createdAt)}, good ${until}`),
+      element("span", {}, `Made ${moment(createdAt)}, good ${until}`),
       element("button", { class: "small danger", type: "button", onclick: () => this.attempt(async () => {
         await call("DELETE", `${this.address}/${id}`);
         await this.list();

@@ -67,8 +67,10 @@ export class Store {
 
 export const variant = (photo, kind) => photo.variants.find((one) => one.kind === kind);
 
-export function takenAt(photo) {
-  const format = { dateStyle: "long", timeStyle: "short" };
-  const words = (time) => new Intl.DateTimeFormat("en", format).format(new Date(time));
-  return photo.capturedAt ? `Photo taken ${words(photo.capturedAt)}` : `Photo added ${words(photo.createdAt)}`;
-}
+const format = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
+
+export const moment = (time) => format.format(new Date(time));
+
+// What a photo is called where its file name is nobody's business.
+export const nameOf = (photo) =>
+  photo.fileName ?? (photo.capturedAt ? `Photo taken ${moment(photo.capturedAt)}` : `Photo ${photo.uploadNumber}`);

@@ -1,12 +1,13 @@
 // A wall of photos in even rows. Only what is near the window has elements, so that thousands of photos cost what dozens do; what
 // comes in above moves nothing that one is looking at.
 import { element, plural } from "./api.js";
-import { takenAt, variant } from "./store.js";
+import { nameOf, variant } from "./store.js";
 
 const NARROWEST = 0.56; // a tile's width to its height: panoramas and tall strips are cut in the wall, and whole when opened
 const WIDEST = 2.6;
 const AHEAD_SCREENS = 1.25;
 const SPEAK_EVERY_MS = 4_000;
+const RETRIES_MS = [1_000, 4_000, 15_000];
 const SHARPEST = 2; // more pixels than two to one are not worth their bytes in a wall
 
 export class Wall {
@@ -166,7 +167,7 @@ export class Wall {
   link(photo) {
     const thumb = variant(photo, "thumb");
     const browse = variant(photo, "browse");
-    const name = photo.fileName ?? takenAt(photo);
+    const name = nameOf(photo);
     const link = element("a", { href: `#${photo.id}`, "data-role": "open" });
     if (!thumb || !browse) {
       link.append(element("span", { class: "sr" }, name));
@@ -174,11 +175,22 @@ export class Wall {
     }
     const image = element("img", {
       alt: name, width: thumb.width, height: thumb.height, loading: "lazy", decoding: "async",
-      onload: () => image.classList.add("shown"), onerror: () => image.classList.add("shown"),
+      onload: () => image.classList.add("shown"), onerror: () => this.again(image, thumb.url),
     });
     image.srcset = `${thumb.url} ${thumb.width}w, ${browse.url} ${browse.width}w`;
     link.append(image);
     return link;
+  }
+
+  // A picture that did not come is asked for again: the connection may have been cut in the middle of it.
+  again(image, url) {
+    const tries = Number(image.dataset.tries ?? 0) + 1;
+    image.dataset.tries = tries;
+    if (tries > RETRIES_MS.length) return;
+    setTimeout(() => {
+      image.removeAttribute("srcset");
+      image.src = url;
+    }, RETRIES_MS[tries - 1]);
   }
 
   put(tile, { index, left, top, width, height }) {
