@@ -22,9 +22,11 @@ from lingxi.api.auth import (
     open_session_cookie,
 )
 from lingxi.api.deps import ApiDeps, deps_of
+from lingxi.api.reading import id_of
 from lingxi.api.share_cookies import count_share_request, is_share_viewer, share_of
 from lingxi.domain.errors import LingxiError, NotFound
 from lingxi.domain.ids import parse_uuid
+from lingxi.services.visible_albums import VisibleVariant
 
 _MAX_TOKENS = 10_000
 _NO_ALBUM = UUID(int=0)
@@ -47,11 +49,25 @@ class KnownTokens:
         return caller
 
 
-async def visible_album(request: Request, album_id: str) -> VisibleAlbum:
-    """The album whose id stands in the path, with what may be served of it.
+async def visible_variant(request: Request, album_id: str, photo_id: str, file_name: str) -> VisibleVariant:
+    """The published picture that the path names, for whoever may see it.
 
-    Raises Unauthenticated (401), Forbidden (403), NotFound (404), OverLimit (429) as `album_access` does.
+    What memory does not know is looked for once more: it may have been published a moment ago, and its viewers were told by
+    another process. Raises Unauthenticated (401), Forbidden (403), NotFound (404), OverLimit (429) as `album_access` does.
     """
+    found = _variant(await _visible_album(request, album_id), photo_id, file_name)
+    if found is None:
+        found = _variant(await _visible_album(request, album_id, anew=True), photo_id, file_name)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _variant(album: VisibleAlbum, photo_id: str, file_name: str) -> VisibleVariant | None:
+    return album.photos.get(id_of(photo_id), {}).get(file_name)
+
+
+async def _visible_album(request: Request, album_id: str, *, anew: bool = False) -> VisibleAlbum:
     deps = deps_of(request)
     if given := request.headers.getlist("authorization"):
         known: KnownTokens = request.app.state.known_tokens
@@ -59,20 +75,20 @@ async def visible_album(request: Request, album_id: str) -> VisibleAlbum:
         caller = None if secret is None else await known.find(deps, secret)
         if caller is None:
             raise BAD_TOKEN
-        return await _as_member(deps, caller, album_id)
+        return await _as_member(deps, caller, album_id, anew)
     cookie = request.cookies.get(SESSION_COOKIE)
     caller = open_session_cookie(deps, cookie) if cookie else None
     refusal: LingxiError = BAD_TOKEN if cookie else NO_TOKEN
     if caller is not None:
         try:
-            return await _as_member(deps, caller, album_id)
+            return await _as_member(deps, caller, album_id, anew)
         except LingxiError as error:
             refusal = error
-    return await _as_guest(deps, request, album_id, refusal)
+    return await _as_guest(deps, request, album_id, refusal, anew)
 
 
-async def _as_member(deps: ApiDeps, caller: Anyone, text: str) -> VisibleAlbum:
-    album, holds = await deps.albums.look(parse_uuid(text) or _NO_ALBUM, caller.token_id)
+async def _as_member(deps: ApiDeps, caller: Anyone, text: str, anew: bool) -> VisibleAlbum:
+    album, holds = await deps.albums.look(parse_uuid(text) or _NO_ALBUM, caller.token_id, anew=anew)
     if not holds:
         raise BAD_TOKEN
     member = member_of_role(caller, "viewer")
@@ -81,14 +97,16 @@ async def _as_member(deps: ApiDeps, caller: Anyone, text: str) -> VisibleAlbum:
     return album
 
 
-async def _as_guest(deps: ApiDeps, request: Request, text: str, refusal: LingxiError) -> VisibleAlbum:
+async def _as_guest(
+    deps: ApiDeps, request: Request, text: str, refusal: LingxiError, anew: bool
+) -> VisibleAlbum:
     album_id = parse_uuid(text)
     share = None if album_id is None else share_of(deps, request, album_id)
     if share is None:
         raise NotFound if is_share_viewer(deps, request) else refusal
     count_share_request(request)
     grant: Hashable = ("share", share.share_id)
-    album, holds = await deps.albums.look(share.album_id, grant)
+    album, holds = await deps.albums.look(share.album_id, grant, anew=anew)
     if album is None or not holds:
         raise NotFound
     return album

@@ -12,7 +12,7 @@ from lingxi.api.auth import Viewer
 from lingxi.api.deps import deps_of
 from lingxi.api.documented import documented
 from lingxi.api.reading import id_of
-from lingxi.api.remembered_access import visible_album
+from lingxi.api.remembered_access import visible_variant
 from lingxi.api.stored_bytes import UNREADABLE, Stored, Unsatisfiable, serve
 from lingxi.domain.errors import NotFound
 from lingxi.services.read_photos import get_photo
@@ -41,10 +41,7 @@ _VARIANT = documented(
 async def variant(
     request: Request, album_id: AlbumIdText, photo_id: PhotoIdText, file_name: FileName
 ) -> Response:
-    album = await visible_album(request, album_id)
-    found = album.photos.get(id_of(photo_id), {}).get(file_name)
-    if found is None:
-        raise NotFound
+    found = await visible_variant(request, album_id, photo_id, file_name)
     stored = Stored(found.storage_key, found.size_bytes, found.sha256, found.content_type)
     return await serve(request, deps_of(request).storage, stored, _FOR_EVER)
 
