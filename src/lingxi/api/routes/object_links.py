@@ -20,7 +20,7 @@ from lingxi.api.reading import read_json, refuse_unknown_query, validated
 from lingxi.api.routes.objects import location_of, send_object
 from lingxi.api.signing import Signer
 from lingxi.db.session import transaction
-from lingxi.domain.errors import Conflict, NotFound, TooLarge
+from lingxi.domain.errors import Conflict, TooLarge, Unauthenticated
 from lingxi.domain.wire import time_to_wire
 from lingxi.services.get_object import StoredObject, checked_object_name, get_object
 from lingxi.services.record_audit import record_audit
@@ -34,6 +34,7 @@ _REGISTRATION = TypeAdapter(shapes.MediaRegistration)
 _LINK = TypeAdapter(shapes.LinkRequest)
 _AN_OBJECT = {"application/json": {"schema": doc.ref(schemas.StoredObject), "example": examples.OBJECT}}
 _OTHER_BYTES = Conflict("An object with this name exists and has other bytes.")
+_BAD_LINK = Unauthenticated("This link is not valid, or not any more.")
 _TOO_LARGE = TooLarge("The object is larger than 2147483648 bytes.")
 
 
@@ -111,21 +112,21 @@ async def link(request: Request, caller: Viewer) -> Response:
     "/signed-objects/{token}",
     **documented(
         summary="Get an object's bytes by a link",
-        meaning="The bytes, as an attachment. No token is needed.",
+        meaning="The bytes, as an attachment. The link is all that is needed.",
         content=doc.BYTES,
         headers=doc.BYTES_HEADERS,
         also={206: {"description": "The part that `Range: bytes=…` asked for.", "content": doc.BYTES}},
-        errors=(doc.BAD_REQUEST, doc.NOT_FOUND, doc.INTERNAL, doc.NO_POSTGRESQL),
+        errors=(doc.BAD_REQUEST, _BAD_LINK, doc.NOT_FOUND, doc.INTERNAL, doc.NO_POSTGRESQL),
     ),
 )
 async def get_signed(request: Request, token: str) -> Response:
     deps = deps_of(request)
     opened = Signer(deps.config.secret_keys).open(_PURPOSE, token)
     if opened is None or len(opened) <= _FIELDS.size:
-        raise NotFound
+        raise _BAD_LINK
     expires_at, workspace = _FIELDS.unpack(opened[: _FIELDS.size])
     if deps.clock() >= expires_at:
-        raise NotFound
+        raise _BAD_LINK
     async with deps.pool.acquire(timeout=5) as connection:
         stored: StoredObject = await get_object(
             connection, UUID(bytes=workspace), opened[_FIELDS.size :].decode()
