@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from benchmarks import growth, items, photos, sse, submit
+from benchmarks import growth, items, live, photos, sse, submit
 from benchmarks.options import Options
 from benchmarks.report import Report
 
@@ -16,6 +16,7 @@ BENCHES: dict[str, Callable[[Options], Awaitable[Report]]] = {
     "sse": sse.run,
     "growth": growth.run,
     "photos": photos.run,
+    "live": live.run,
 }
 
 

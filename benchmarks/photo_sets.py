@@ -51,6 +51,30 @@ def make_sets(folder: Path, *, quick: bool) -> list[PhotoSet]:
     return sets
 
 
+def phone_photos(folder: Path, *, quick: bool) -> list[bytes]:
+    """A few photos as a phone takes them, of 12 megapixels; smaller ones to see that it works."""
+    photos = []
+    for number in range(2 if quick else 4):
+        path = folder / f"phone-{number}.jpg"
+        if quick:
+            _save(_photo(number, 1200, 900), path)
+        else:
+            _phone(path, number)
+        photos.append(path.read_bytes())
+        path.unlink()
+    return photos
+
+
+def small_photo() -> bytes:
+    """A photo of one megapixel, without a sensor's grain: some ten kilobytes."""
+    name = f"{SUBJECTS[0]}.jpg"
+    data = (resources.files("lingxi.imaging") / "sample_photos" / name).read_bytes()
+    small = pyvips.Image.jpegload_buffer(data)
+    large = small.resize(1200 / small.width, vscale=800 / small.height, kernel="linear")
+    jpeg: bytes = large.jpegsave_buffer(Q=75)
+    return jpeg
+
+
 _SUFFIX = {"png": ".png", "heic": ".heic"}
 
 

@@ -42,6 +42,13 @@ def test_sse() -> None:
 
 
 @pytest.mark.slow
+def test_live() -> None:
+    body = run_quick("live")
+    assert body["lingxi"]["idle"]["uploads"] == body["lingxi"]["reprocess"]["uploads"] == 4
+    assert {"stored", "started", "committed", "firstFrame"} <= set(body["lingxi"]["stagesMilliseconds"])
+
+
+@pytest.mark.slow
 def test_growth() -> None:
     assert run_quick("growth")["ratios"]["lingxi-empty"] > 0
 
