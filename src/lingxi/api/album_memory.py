@@ -53,15 +53,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Known(Generic[T]):
-    """A value as it was read at `read_at`; both times are of the monotonic clock."""
+    """A value as it was read by a round that began at `read_at`; both times are of the monotonic clock."""
 
     value: T
-    read_at: float
     used_at: float
-    doubted: bool = False  # since the round began that reads it
-
-    def doubt(self) -> None:
-        self.read_at, self.doubted = float("-inf"), True
+    read_at: float = float("-inf")
+    round: int = 0  # the number of the round that read it
+    doubted: bool = False  # since that round began
 
 
 class AlbumMemory:
@@ -81,7 +79,8 @@ class AlbumMemory:
         self._now: asyncio.Future[None] | None = None  # the round that is being read, and the one after it
         self._next: asyncio.Future[None] | None = None
         self._runner: asyncio.Task[None] | None = None
-        self.rounds = 0
+        self._begun = 0  # rounds
+        self.rounds = 0  # that were read
 
     # ── asking ───────────────────────────────────────────────────────────────────────────────────────────
     async def look(
@@ -91,23 +90,22 @@ class AlbumMemory:
 
         `anew`: read after this question, whatever is remembered. Raises what PostgreSQL's absence raises.
         """
-        asked_at = self._clock()
-        if anew:
-            self.doubt([album_id])
+        asked = self._begun
+
+        def is_fresh(known: _Known[Any]) -> bool:
+            if known.round > asked:  # it began to be read after the question, however long that took
+                return True
+            return not (anew or known.doubted) and known.read_at >= now - self._max_age_seconds
+
         while True:
             now = self._clock()
-            album, held = self._albums.get(album_id), self._grants.get(grant)
-            if album is not None and held is not None:
-                album.used_at = held.used_at = now
-                # What began to be read after the question is fresh, however long the reading took.
-                if min(album.read_at, held.read_at) >= min(asked_at, now - self._max_age_seconds):
-                    self._albums.move_to_end(album_id)
-                    self._grants.move_to_end(grant)
-                    return album.value, held.value
-            if album is None:
-                self._albums[album_id] = _Known(None, float("-inf"), now)
-            if held is None:
-                self._grants[grant] = _Known(False, float("-inf"), now)
+            album = self._albums.setdefault(album_id, _Known(None, now))
+            held = self._grants.setdefault(grant, _Known(False, now))
+            album.used_at = held.used_at = now
+            if is_fresh(album) and is_fresh(held):
+                self._albums.move_to_end(album_id)
+                self._grants.move_to_end(grant)
+                return album.value, held.value
             await asyncio.shield(self._now or self._next_round())
 
     # ── hints ────────────────────────────────────────────────────────────────────────────────────────────
@@ -115,12 +113,12 @@ class AlbumMemory:
         """These albums changed."""
         for album_id in album_ids:
             if (known := self._albums.get(album_id)) is not None:
-                known.doubt()
+                known.doubted = True
 
     def doubt_access(self) -> None:
         """A token or a share link was revoked."""
         for known in self._grants.values():
-            known.doubt()
+            known.doubted = True
 
     def doubt_all(self) -> None:
         """Hints may have been lost."""
@@ -153,9 +151,11 @@ class AlbumMemory:
                 self._now = None
 
     async def _round(self) -> None:
-        """Read all that is in use. What is doubted while the statements run stays in doubt, and what is read for the first
-        time is not there for anybody before it was read."""
-        began = self._clock()
+        """Read all that is in use. What is doubted while the statements run stays in doubt, and nobody is answered from what
+        is only being read.
+        """
+        self._begun += 1
+        began, number = self._clock(), self._begun
         in_use = began - _IN_USE_SECONDS
         albums = {album_id: known for album_id, known in self._albums.items() if known.used_at >= in_use}
         grants = {grant: known for grant, known in self._grants.items() if known.used_at >= in_use}
@@ -169,12 +169,11 @@ class AlbumMemory:
                 valid = await valid_grants(connection, list(grants))
         except BaseException:
             for known in used:
-                known.read_at = float("-inf")
+                known.doubted = True
             raise
         self.rounds += 1
         for known in used:
-            if not known.doubted:
-                known.read_at = began
+            known.read_at, known.round = began, number
         for album_id, album in albums.items():
             self._take(album, changes.get(album_id))
         for grant, held in grants.items():
@@ -185,10 +184,12 @@ class AlbumMemory:
         self._size -= known.value.size if known.value else 0
         if changes is None:
             known.value = None
-        elif (
-            known.value is not None and changes.last_seq < known.value.last_seq
-        ):  # an older database was put back
-            known.value, known.read_at = None, float("-inf")
+        elif known.value is not None and changes.last_seq < known.value.last_seq:
+            known.value, known.doubted, known.round = (
+                None,
+                True,
+                0,
+            )  # an older database was put back: read it all
         elif known.value is None:
             known.value = VisibleAlbum(changes.workspace_id, changes.originals_shared, 0)
             known.value.take(changes)

@@ -157,6 +157,31 @@ async def test_without_hints_memory_is_never_a_second_old(stage: Stage, shown: t
     assert not await sees()
 
 
+async def test_nobody_waits_for_ever_while_all_is_doubted(stage: Stage, shown: tuple[str, str, str]) -> None:
+    """An album that changes all the time: whoever asks gets what began to be read after the question."""
+    from uuid import UUID
+
+    album, photo, _ = shown
+    memory = stage.api.deps.albums
+    token = await stage.api.deps.pool.fetchval("select id from tokens where role = 'viewer' limit 1")
+    done = asyncio.Event()
+
+    async def doubts() -> None:
+        while not done.is_set():
+            memory.doubt_all()
+            await asyncio.sleep(0)
+
+    doubting = asyncio.create_task(doubts())
+    rounds = memory.rounds
+    async with asyncio.timeout(30):
+        asked = [memory.look(UUID(album), token, anew=bool(n % 2)) for n in range(20)]
+        for seen, holds in await asyncio.gather(*asked):
+            assert holds and seen is not None and UUID(photo) in seen.photos
+    done.set()
+    await doubting
+    assert memory.rounds - rounds <= 2
+
+
 async def test_any_number_of_viewers_costs_the_same_statements(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
