@@ -30,6 +30,7 @@ from lingxi.api.routes import (
     tus,
     uploads,
     variants,
+    worker,
 )
 from lingxi.api.upload_writing import UploadWriters
 from lingxi.observability.http import RequestMetrics
@@ -48,6 +49,7 @@ API_ROUTERS = (
     variants.router,
     album_stream.router,
     access.router,
+    worker.router,
     contract.router,
     monitoring.probes,
 )

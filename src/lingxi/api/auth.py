@@ -77,7 +77,8 @@ async def authenticated(request: Request) -> Anyone:
 def member_of_role(caller: Anyone, role: str) -> Caller:
     """The caller as a member of a workspace with at least this role; Forbidden (40301)."""
     if caller.workspace_id is None:
-        raise Forbidden("An operator's token belongs to no workspace and cannot be used here.")
+        whose = "A worker's" if caller.role == "worker" else "An operator's"
+        raise Forbidden(f"{whose} token belongs to no workspace and cannot be used here.")
     if _RANK[caller.role] < _RANK[role]:
         raise Forbidden(f"This needs a token with the role {role} or higher.")
     return Caller(caller.token_id, caller.role, caller.workspace_id)
@@ -97,6 +98,13 @@ async def operator(caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
     return caller
 
 
+async def worker(caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
+    """Only a worker's token."""
+    if caller.role != "worker":
+        raise Forbidden("This needs a worker's token.")
+    return caller
+
+
 viewer = _requiring("viewer")
 editor = _requiring("editor")
 admin = _requiring("admin")
@@ -105,6 +113,7 @@ Viewer = Annotated[Caller, Depends(viewer)]
 Editor = Annotated[Caller, Depends(editor)]
 Admin = Annotated[Caller, Depends(admin)]
 Operator = Annotated[Anyone, Depends(operator)]
+Worker = Annotated[Anyone, Depends(worker)]
 AnyCaller = Annotated[Anyone, Depends(authenticated)]
 
 

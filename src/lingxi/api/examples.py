@@ -113,3 +113,23 @@ QUEUES = {
     ],
     "outbox": {"pending": 0, "deadLetters": 0},
 }
+NEW_CLAIMS = {"type": "media:verify", "worker": "node-1", "items": [ITEM["id"]], "leaseSeconds": 30.0}
+CLAIMS = {
+    "claimed": [
+        {
+            "attemptId": f"{ITEM['id']}.4711",
+            "itemId": ITEM["id"],
+            "taskId": TASK_ID,
+            "workspaceId": WORKSPACE["id"],
+            "index": 1,
+            "ref": "IMG_0002.jpg",
+            "attempt": 1,
+            "round": 1,
+            "input": {"object": "shoot/IMG_0002.jpg"},
+            "idempotencyKey": ITEM["id"],
+            "leaseSeconds": 30.0,
+            "deadlineAt": "2026-12-01T20:02:00.000000Z",
+        }
+    ],
+    "notClaimed": [],
+}

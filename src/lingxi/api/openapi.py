@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from lingxi.api import album_schemas, schemas, storage_schemas
+from lingxi.api import album_schemas, schemas, storage_schemas, worker_schemas
 from lingxi.api.app import API_ROUTERS
 from lingxi.api.compatibility import breaking_changes
 from lingxi.api.routes import monitoring
@@ -33,10 +33,12 @@ body, state. Every answer carries `X-Request-Id`. A method that an address does 
 API_VERSION = "1.0.0"  # of the contract, not of the package
 _METHODS = ("get", "put", "post", "delete", "head", "patch", "options")
 _OPEN_TAGS = {"Health"}
-_SCHEMA_MODULES = (schemas, album_schemas, storage_schemas)
+_SCHEMA_MODULES = (schemas, album_schemas, storage_schemas, worker_schemas)
 _WITH_OPTIONAL_MEMBERS = (
     *("NewTask", "NewItem", "NewToken", "NewWorkspace", "Problem"),
+    *("LinkRequest", "DirectUploadRequest"),
     *("NewAlbum", "AlbumChange", "NewShareLink", "AlbumCounts", "Photo"),
+    *("NewClaims", "NewLease", "NewProgress", "NewEnding", "NewItemError"),
 )
 
 
@@ -86,6 +88,8 @@ def _finish(path: str, method: str, operation: dict[str, Any]) -> None:
         operation["security"] = [{"token": []}, {"session": []}]
         if path.endswith("/events"):
             operation["security"].append({"streamToken": []})
+    if path.endswith("/{token}"):
+        operation["security"] = []  # the link is all that is needed
     for parameter in operation.get("parameters", []):
         parameter["schema"].pop("title", None)
 

@@ -149,7 +149,7 @@ class StreamToken(Wire):
 
 
 class Session(Wire):
-    role: Literal["viewer", "editor", "admin", "operator"]
+    role: Literal["viewer", "editor", "admin", "operator", "worker"]
     workspace_id: str | None = Uuid
     expires_at: str = Time
 

@@ -44,6 +44,12 @@ def create(
     operator: Annotated[
         bool, typer.Option("--operator", help="An operator's token, which belongs to no workspace.")
     ] = False,
+    worker: Annotated[
+        bool,
+        typer.Option(
+            "--worker", help="A token for workers in other languages, which belongs to no workspace."
+        ),
+    ] = False,
     name: Annotated[str, typer.Option(help="What the token is for; shown in lists.")] = "command line",
     days: Annotated[
         float | None, typer.Option(min=0.001, help="Days until it expires (never, if left out).")
@@ -53,18 +59,20 @@ def create(
 ) -> None:
     """Make a token. It is printed once and can never be read again."""
     if role not in ("viewer", "editor", "admin"):
-        raise usage("--role is one of viewer, editor, admin (and --operator makes an operator's token)")
+        raise usage("--role is one of viewer, editor, admin (and --operator or --worker makes another kind)")
+    if operator and worker:
+        raise usage("a token is an operator's or a worker's, not both")
     if not 1 <= len(name) <= 100:
         raise usage("--name has 1 to 100 characters")
 
     async def run(connection: Connection) -> tuple[Token, str]:
         from lingxi.services.tokens import create_token
 
-        owner = None if operator else await _workspace(connection, workspace)
+        owner = None if operator or worker else await _workspace(connection, workspace)
         made, secret = await create_token(
             connection,
             workspace_id=owner.id if owner else None,
-            role="operator" if operator else role,
+            role="operator" if operator else "worker" if worker else role,
             name=name,
             lifetime_seconds=days * DAY_SECONDS if days is not None else None,
         )

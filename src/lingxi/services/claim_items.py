@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from lingxi.db.query import sql
@@ -72,9 +72,22 @@ async def claim_items(
     ]
 
 
-async def existing_items(connection: Connection, queue: str, keys: Sequence[ItemKey]) -> dict[ItemKey, bool]:
-    """Which of `keys` are items of this queue at all; True for a suspect that waits and is due."""
+Waits = Literal["no", "suspect", "capped"]
+
+
+async def existing_items(connection: Connection, queue: str, keys: Sequence[ItemKey]) -> dict[ItemKey, Waits]:
+    """Which of `keys` are items of this queue at all, and which of these wait and are due.
+
+    `suspect`: its last attempt was lost; `capped`: its workspace has a cap; `no`: it needs no work now.
+    """
     rows = await connection.fetch(
         sql("items/exist"), queue, [key.task_id for key in keys], [key.position for key in keys]
     )
-    return {ItemKey(row["task_id"], row["position"]): bool(row["suspect"]) for row in rows}
+    return {
+        ItemKey(row["task_id"], row["position"]): "suspect"
+        if row["suspect"]
+        else "capped"
+        if row["capped"]
+        else "no"
+        for row in rows
+    }

@@ -1,4 +1,7 @@
-"""Tokens: 256 random bits, shown once, stored as SHA-256; each carries a role and, except an operator's, a workspace."""
+"""Tokens: 256 random bits, shown once, stored as SHA-256; each carries a role and a workspace.
+
+An operator's and a worker's belong to no workspace.
+"""
 
 import hashlib
 import secrets
@@ -11,7 +14,7 @@ from lingxi.db.query import sql
 from lingxi.db.session import Connection, Record
 
 PREFIX = "lx_"
-ROLES = ("viewer", "editor", "admin", "operator")
+ROLES = ("viewer", "editor", "admin", "operator", "worker")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Claims the items that jobs name. What cannot be claimed needs no work: its job is acknowledged and dropped."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,11 +19,12 @@ from lingxi.worker.executor import Executor
 from lingxi.worker.job import NewerPayload, parse_job
 from lingxi.worker.ledger import Ledger
 from lingxi.worker.photo_jobs import PhotoJobs
-from lingxi.worker.settler import Fate
+from lingxi.worker.settler import Fate, Later
 from lingxi.worker.store import Store
 from lingxi.worker.ward import Ward
 
 PARK_SECONDS = 5.0  # a job of a newer version is kept from other old workers for so long, then given back
+CAPPED_SECONDS = 1.0  # the job of an item whose workspace runs as many as it may comes back after so long, half more or less
 _log = get_logger("worker.claimer")
 
 
@@ -38,7 +40,7 @@ class Claimer:
         processor: Processor[Any] | None,
         executor: Executor | None,
         ward: Ward,
-        settle: Callable[[Fate, Sequence[Delivery]], None],
+        settle: Callable[[Fate | Later, Sequence[Delivery]], None],
         again: Callable[[Delivery], None],
         photos: PhotoJobs | None,
     ) -> None:
@@ -136,12 +138,15 @@ class Claimer:
                 self._settled(Fate.FOREIGN, [wanted[key]])
             elif self._processor is None:
                 self._park(wanted[key])  # somebody submitted it: another version has a processor
-            elif existing[key]:
+            elif existing[key] == "suspect":
                 self._ward.wait(partial(self._again, wanted[key]))
+            elif existing[key] == "capped":
+                wait_seconds = CAPPED_SECONDS * random.uniform(0.5, 1.5)
+                self._settled(Later(time.monotonic() + wait_seconds, charged=False), [wanted[key]])
             else:
                 self._settled(Fate.DONE, [wanted[key]])
 
-    def _settled(self, fate: Fate, deliveries: Sequence[Delivery]) -> None:
+    def _settled(self, fate: Fate | Later, deliveries: Sequence[Delivery]) -> None:
         self._ledger.unclaimed.difference_update(delivery.job_id for delivery in deliveries)
         self._settle(fate, deliveries)
 

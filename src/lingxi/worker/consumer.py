@@ -170,7 +170,7 @@ class Consumer:
     def _committed(self, runnings: Sequence[Running]) -> None:
         self._fates.put([(Fate.DONE, running.delivery) for running in runnings])
 
-    def _settle(self, fate: Fate, deliveries: Sequence[Delivery]) -> None:
+    def _settle(self, fate: Fate | Later, deliveries: Sequence[Delivery]) -> None:
         self._fates.put([(fate, delivery) for delivery in deliveries])
 
     def _again(self, delivery: Delivery) -> None:
