@@ -88,6 +88,7 @@ FAILPOINTS: Final[tuple[str, ...]] = (
     "storage.after_put",
     "collector.before_move",
     "collector.before_commit",
+    "outputs.after_store",
     "photo.after_claim",
     "photo.after_fetch",
     "photo.after_encode",
