@@ -20,7 +20,9 @@ ROUTES_WITH_AN_ID = [
     (method.upper(), path)
     for path, operations in DOCUMENT["paths"].items()
     for method in operations
-    if "{" in path and "workspaceId" not in path and not (method == "put" and "{name}" in path)
+    if "{" in path
+    and not {"workspaceId", "attemptId"} & set(path.replace("}", "{").split("{"))  # operators' and workers'
+    and not (method == "put" and "{name}" in path)
 ]
 
 
