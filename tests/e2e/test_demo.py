@@ -37,9 +37,12 @@ def test_once_with_json_is_one_true_object(processes: Processes, tmp_path: Path)
     lines = process.output().splitlines()
     assert len(lines) == 1
     told = json.loads(lines[0])
-    assert set(told) == {"ok", "tasks", "items", "workerKilled", "lost", "doubled", "seconds"}
+    album = {"albumUrl", "published", "explained", "viewerFrames"}
+    assert set(told) == {"ok", "tasks", "items", "workerKilled", "lost", "doubled", "seconds"} | album
     assert {name: told[name] for name in SUMMARY} == SUMMARY
     assert told["items"] > 150
+    assert (told["published"], told["explained"], told["viewerFrames"]) == (54, 6, 54)
+    assert "/s/" in told["albumUrl"]
     assert_clean(tmp_path / "tmp")
 
 
@@ -61,6 +64,8 @@ def test_own_photographs_then_it_serves_on_until_ctrl_c(processes: Processes, tm
         "notes.txt",
     ):
         assert words in story
+    album = re.findall(r"whoever has this link: (\S+)", story)[0]
+    assert httpx.get(album).status_code == 200
     url, token = re.findall(r"LINGXI_URL=(\S+) LINGXI_TOKEN=(\S+)", story)[0]
     answer = httpx.get(f"{url}/api/v1/media-tasks", headers={"Authorization": f"Bearer {token}"})
     assert len(answer.json()["tasks"]) == 3

@@ -1,4 +1,4 @@
-"""`lingxi demo`: everything in a private folder, five acts on real work, and a proof from the database.
+"""`lingxi demo`: everything in a private folder, six acts on real work, and a proof from the database.
 
 It leaves no process and no file behind, whenever it is ended.
 """
@@ -98,13 +98,15 @@ def _tell(summary: dict[str, Any], complaints: list[str], output: Output) -> Non
     if summary["ok"]:
         text = "Nothing was lost, nothing was done twice"
         output.say(
-            f"{text}: {summary['items']} items of {summary['tasks']} tasks in {summary['seconds']} s.",
+            f"{text}: {summary['items']} items of {summary['tasks']} tasks and {summary['published']} photos"
+            f" in {summary['seconds']} s.",
             style="bold green",
         )
 
 
 async def _serve_on(stack: Stack, output: Output, summary: dict[str, Any]) -> None:
     output.say()
+    output.say(f"The live album, for whoever has this link: {summary['albumUrl']}", style="bold")
     output.say(f"Still serving at {stack.url}; look at the tasks there with the token {stack.token}")
     output.say(f"or: LINGXI_URL={stack.url} LINGXI_TOKEN={stack.token} lingxi list")
     output.say("Ctrl-C ends it and leaves nothing behind.")

@@ -1,4 +1,4 @@
-"""The five acts of the demo. Each says what it shows, shows it live from the event stream, and checks what it saw."""
+"""The six acts of the demo. Each says what it shows, shows it live from the event stream, and checks what it saw."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from lingxi.cli.demo_album import live_album
 from lingxi.cli.demo_story import Once, Story, arriving_late, object_of, pid_of_holder, sample_or_own_photos
 from lingxi.cli.output import Output
 from lingxi.cli.submission import item_input
@@ -41,6 +42,7 @@ async def play(stack: Stack, output: Output, *, photos: Path | None) -> Story:
         await acts.retry(task, shown)
         await acts.cancel()
         await acts.kill()
+        await acts.album(shown)
         await acts.proof()
     return story
 
@@ -147,9 +149,17 @@ class Acts:
         self.story.expect(bool(lost), "the killed worker held no item")
         self.story.expect(ended.status == "succeeded", f"the batch of the killed worker ended {ended.status}")
 
+    async def album(self, photos: dict[Path, str | None]) -> None:
+        """Publishes the photographs in an album while a guest watches it."""
+        headline(
+            self.output,
+            "5  The photographs as a live album; a guest with its link sees each one appear, once",
+        )
+        await live_album(self.client, self.output, self.story, photos)
+
     async def proof(self) -> None:
         """Counts in the database, from the rows themselves."""
-        headline(self.output, "5  The proof, counted in the database from the rows themselves")
+        headline(self.output, "6  The proof, counted in the database from the rows themselves")
         proofs = await self._proofs()
         self.story.lost = sum(proof.lost for proof in proofs)
         self.story.doubled = sum(proof.doubled for proof in proofs)

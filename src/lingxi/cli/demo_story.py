@@ -28,6 +28,10 @@ class Story:
     worker_killed: bool = False
     lost: int = 0
     doubled: int = 0
+    album_url: str = ""  # its share link
+    published: int = 0
+    explained: int = 0  # photos that are not shown, each with its sentence
+    viewer_frames: int = 0
     complaints: list[str] = field(default_factory=list)
 
     def expect(self, fact: bool, otherwise: str) -> None:
@@ -43,6 +47,10 @@ class Story:
             "workerKilled": self.worker_killed,
             "lost": self.lost,
             "doubled": self.doubled,
+            "albumUrl": self.album_url,
+            "published": self.published,
+            "explained": self.explained,
+            "viewerFrames": self.viewer_frames,
         }
 
 

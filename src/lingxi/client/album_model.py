@@ -168,7 +168,7 @@ def parse_album_frame(event: ServerSentEvent) -> AlbumFrame | None:
         data = json.loads(event.data) if event.data else {}
         match event.event:
             case "snapshot":
-                return AlbumSnapshot(Album.from_wire(data["album"]), event.id)
+                return AlbumSnapshot(Album.from_wire(data), event.id)
             case "photo":
                 return PhotoChanged(Photo.from_wire(data), event.id)
             case "removed":
