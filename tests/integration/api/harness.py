@@ -26,7 +26,7 @@ from lingxi.processors.registry import Registry
 from lingxi.services.tokens import create_token
 from lingxi.services.valid_grants import valid_grants
 from lingxi.services.workspaces import create_workspace
-from lingxi.storage import open_storage
+from lingxi.storage import Storage, open_storage
 from lingxi.stream.hub import Hub, HubConfig
 from lingxi.stream.reader import PostgresReader
 from lingxi.stream.tokens import StreamTokens
@@ -81,6 +81,7 @@ async def open_api(
     limits: Limits = QUICK_LIMITS,
     pool_size: int = 5,
     registry: Registry | None = None,
+    storage: Storage | None = None,
     **config: Any,
 ) -> AsyncIterator[Api]:
     """Serve an API, with its monitoring app on a second port."""
@@ -97,7 +98,7 @@ async def open_api(
         redis=redis,
         hints=hints,
         registry=registry or Registry([DRILL]),
-        storage=open_storage(f"file://{folder}/objects"),
+        storage=storage or open_storage(f"file://{folder}/objects"),
         hub=hub,
         stream_tokens=StreamTokens([SECRET]),
         albums=AlbumMemory(pool),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lingxi.storage import CHUNK_BYTES, Storage
+import pytest
+
+from lingxi.storage import CHUNK_BYTES, Storage, open_storage
 from lingxi.storage.s3_multipart import MultipartClient
 from tests.support.s3 import S3Server
 
@@ -102,6 +105,22 @@ class BucketPlace:
 
 
 Place = FolderPlace | BucketPlace
+
+
+@asynccontextmanager
+async def open_place(request: pytest.FixtureRequest, kind: str, folder: Path) -> AsyncIterator[Place]:
+    """The storage of that kind (`local`, `s3`), of this test alone."""
+    opened: Place
+    if kind == "local":
+        opened = FolderPlace(open_storage(folder.as_uri()), folder)
+    else:
+        server = request.getfixturevalue("s3_server")
+        prefix = f"t-{uuid.uuid4().hex[:12]}"
+        opened = BucketPlace(open_storage(f"s3://{BUCKET}/{prefix}", server.access), server, prefix)
+    try:
+        yield opened
+    finally:
+        await opened.storage.close()
 
 
 @contextmanager

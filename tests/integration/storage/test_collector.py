@@ -28,7 +28,9 @@ from tests.support.waiting import wait_until
 
 Pool = asyncpg.Pool
 ROOT = "photo-live/dev/"
-AT_ONCE = CollectorConfig(ROOT, interval_seconds=0.0, orphan_seconds=-5.0, trash_seconds=0.0, scan_seconds=0.0)
+AT_ONCE = CollectorConfig(
+    ROOT, interval_seconds=0.0, orphan_seconds=-5.0, trash_seconds=0.0, scan_seconds=0.0
+)
 DAY_SECONDS = 86_400
 
 
