@@ -37,6 +37,7 @@ _SCHEMA_MODULES = (schemas, album_schemas, storage_schemas, worker_schemas)
 _WITH_OPTIONAL_MEMBERS = (
     *("NewTask", "NewItem", "NewToken", "NewWorkspace", "Problem"),
     *("LinkRequest", "DirectUploadRequest"),
+    *("LinkRequest", "DirectUploadRequest"),
     *("NewAlbum", "AlbumChange", "NewShareLink", "AlbumCounts", "Photo"),
     *("NewClaims", "NewLease", "NewProgress", "NewEnding", "NewItemError"),
 )
@@ -88,6 +89,8 @@ def _finish(path: str, method: str, operation: dict[str, Any]) -> None:
         operation["security"] = [{"token": []}, {"session": []}]
         if path.endswith("/events"):
             operation["security"].append({"streamToken": []})
+    if path.endswith("/{token}"):
+        operation["security"] = []  # the link is all that is needed
     if path.endswith("/{token}"):
         operation["security"] = []  # the link is all that is needed
     for parameter in operation.get("parameters", []):
