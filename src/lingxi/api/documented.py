@@ -61,6 +61,7 @@ TOO_MANY_STREAMS = OverLimit(
 TOO_OFTEN = OverLimit("Too many requests from this address; wait a little.", retry_after_seconds=1)
 
 AUTHENTICATED = (BAD_REQUEST, NO_TOKEN, ROLE_TOO_LOW, INTERNAL, NO_POSTGRESQL)
+SHARED_MARK = "x-share-link"  # of routes that a share link opens
 SHARED = (BAD_REQUEST, NO_TOKEN, OPERATORS, INTERNAL, NO_POSTGRESQL, TOO_OFTEN)
 WITH_BODY = (MALFORMED, INVALID, SLOW, LARGE, NOT_JSON)
 WITH_KEY = (BAD_KEY, KEY_REUSED)
@@ -137,8 +138,12 @@ def documented(
     body_content: Mapping[str, Any] | None = None,
     body_required: bool = True,
     parameters: Sequence[Mapping[str, Any]] = (),
+    shared: bool = False,
 ) -> dict[str, Any]:
-    """Keyword arguments for FastAPI's route decorators. `also` holds further successful answers, by status."""
+    """Keyword arguments for FastAPI's route decorators. `also` holds further successful answers, by status.
+
+    `shared`: the cookie of a share link opens it, too.
+    """
     success: dict[str, Any] = {"description": meaning}
     if answer is not None:
         success["content"] = {"application/json": {"schema": ref(answer), "example": example}}
@@ -153,6 +158,8 @@ def documented(
         extra["requestBody"] = {"required": body_required, "content": body_content}
     if parameters:
         extra["parameters"] = list(parameters)
+    if shared:
+        extra[SHARED_MARK] = True
     return {
         "summary": summary,
         "status_code": status,

@@ -21,6 +21,7 @@ from pydantic.json_schema import models_json_schema
 from lingxi.api import album_schemas, schemas, storage_schemas, worker_schemas
 from lingxi.api.app import API_ROUTERS
 from lingxi.api.compatibility import breaking_changes
+from lingxi.api.documented import SHARED_MARK
 from lingxi.api.routes import monitoring
 
 _DESCRIPTION = """\
@@ -36,7 +37,6 @@ _OPEN_TAGS = {"Health"}
 _SCHEMA_MODULES = (schemas, album_schemas, storage_schemas, worker_schemas)
 _WITH_OPTIONAL_MEMBERS = (
     *("NewTask", "NewItem", "NewToken", "NewWorkspace", "Problem"),
-    *("LinkRequest", "DirectUploadRequest"),
     *("LinkRequest", "DirectUploadRequest"),
     *("NewAlbum", "AlbumChange", "NewShareLink", "AlbumCounts", "Photo"),
     *("NewClaims", "NewLease", "NewProgress", "NewEnding", "NewItemError"),
@@ -89,8 +89,8 @@ def _finish(path: str, method: str, operation: dict[str, Any]) -> None:
         operation["security"] = [{"token": []}, {"session": []}]
         if path.endswith("/events"):
             operation["security"].append({"streamToken": []})
-    if path.endswith("/{token}"):
-        operation["security"] = []  # the link is all that is needed
+        if operation.pop(SHARED_MARK, False):
+            operation["security"].append({"shareLink": []})
     if path.endswith("/{token}"):
         operation["security"] = []  # the link is all that is needed
     for parameter in operation.get("parameters", []):
@@ -144,11 +144,18 @@ def _security_schemes() -> dict[str, Any]:
             "name": "lingxi_session",
             "description": "Made with POST /session. Changing requests need an Origin that names this server.",
         },
+        "shareLink": {
+            "type": "apiKey",
+            "in": "cookie",
+            "name": "lingxi_share_{albumId}",
+            "description": "Of guests: the page `/s/{secret}` exchanges a share link for it. The album's id is without "
+            "hyphens. It opens the operations that name it, for this album; all others are 404.",
+        },
         "streamToken": {
             "type": "apiKey",
             "in": "query",
             "name": "token",
-            "description": "For a task's events only.",
+            "description": "For the events of one task or album only.",
         },
     }
 

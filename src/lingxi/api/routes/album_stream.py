@@ -45,7 +45,8 @@ _EXAMPLE = (
         meaning="Frames `snapshot`, `photo`, `removed`, `reset`, `closing`; `id` is the album's number. Members see every "
         "photo and how far it is; with a share link's cookie only what is published.",
         content={"text/event-stream": {"schema": _EVENT, "example": _EXAMPLE}},
-        errors=(*doc.AUTHENTICATED, doc.NOT_FOUND, doc.TOO_MANY_STREAMS),
+        shared=True,
+        errors=(*doc.SHARED, doc.NOT_FOUND, doc.TOO_MANY_STREAMS),
         parameters=[LAST_EVENT_ID_PARAMETER],
     ),
 )

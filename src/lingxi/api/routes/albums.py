@@ -120,6 +120,7 @@ async def list_(
         meaning="As asked. A share link is told how many photos are published, and no other count.",
         answer=schemas.Album,
         example=examples.ALBUM,
+        shared=True,
         errors=(*doc.SHARED, doc.NOT_FOUND),
     ),
 )

@@ -48,6 +48,7 @@ _STEERED = (*doc.AUTHENTICATED, doc.NOT_FOUND, *doc.WITH_BODY)
         "is told of what is published, without file names and failures.",
         answer=schemas.PhotoPage,
         example={"photos": [examples.PHOTO], "nextCursor": None},
+        shared=True,
         errors=(*doc.SHARED, doc.NOT_FOUND, doc.BAD_CURSOR, doc.BAD_QUERY),
     ),
 )
@@ -86,6 +87,7 @@ async def list_(
         summary="Show a photo",
         answer=schemas.Photo,
         example=examples.PHOTO,
+        shared=True,
         errors=(*doc.SHARED, doc.NOT_FOUND),
     ),
 )
@@ -117,6 +119,7 @@ _ORIGINAL = documented(
     content=doc.BYTES,
     headers=doc.BYTES_HEADERS,
     also=doc.PARTS,
+    shared=True,
     errors=(*doc.SHARED, doc.ROLE_TOO_LOW, doc.NOT_FOUND, Unsatisfiable(8_412_330), UNREADABLE),
 )
 

@@ -33,6 +33,7 @@ _VARIANT = documented(
     content=_PICTURE,
     headers=doc.BYTES_HEADERS,
     also=doc.parts(_PICTURE),
+    shared=True,
     errors=(*doc.SHARED, doc.NOT_FOUND, Unsatisfiable(21_480), UNREADABLE),
 )
 
