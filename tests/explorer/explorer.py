@@ -1,0 +1,285 @@
+"""Walks every interleaving of what can happen to a small task, by the real statements on a real PostgreSQL.
+
+A node is the committed rows of one task. From each node every step that workers, people, the sweep and lost messages can
+take is tried: deliveries in any order and twice, endings by the owner and by attempts that were superseded, leases that run
+out, deaths of workers, cancel, retry-failed. After each step the rows are compared with the pure model and looked over by
+every invariant. Nodes that differ only in ids, numbers and times are one; so are nodes that differ only in which item is which.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from lingxi.domain.decide import Decision
+from lingxi.domain.errors import Conflict
+from lingxi.domain.machine import Event, ModelTask
+from lingxi.domain.states import NOT_STARTED, ItemState
+from lingxi.services.cancel_task import cancel_task
+from lingxi.services.claim_items import ItemKey, claim_items
+from lingxi.services.finish_items import Ending, finish_items
+from lingxi.services.renew_leases import renew_leases
+from lingxi.services.retry_failed import retry_failed
+from lingxi.services.submit_task import NewTask, submit_task
+from lingxi.services.sweep_leases import sweep_leases
+from lingxi.services.workspaces import create_workspace
+from tests.explorer.rows import Look, TaskRows
+
+HOUR = 3600.0
+EXPIRE = "update media_task_items set lease_expires_at = now() - interval '1 s' where task_id = $1 and position = $2"
+ENDINGS = {
+    Event.SUCCEED: Decision("succeeded", "{}"),
+    Event.FAIL: Decision("failed", None, "drill_failed", "Told to.", False),
+    Event.RETRY: Decision("retrying", None, "drill_failed", "Told to.", True, 0.0),
+    Event.RELEASE: Decision("released"),
+}
+Step = tuple[str, tuple[Any, ...]]
+
+
+class Broken(Exception):
+    """A step led to rows that may not be. The message says what, and the way there."""
+
+
+@dataclass
+class Node:
+    """Committed rows, the model that agrees with them, and what the world outside still holds."""
+
+    model: ModelTask
+    look: Look
+    way: tuple[Step, ...] = ()
+    expired: frozenset[int] = frozenset()  # positions whose lease has run out
+    stale: dict[int, int] = field(
+        default_factory=dict
+    )  # position → the fence of an attempt that was superseded
+    suspects: frozenset[int] = frozenset()  # positions whose last attempt was lost
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the next steps can depend on; items in any order."""
+        model = self.model
+        items = sorted(
+            (
+                item.state, item.attempt, model.round - item.round, item.fence is not None,
+                position in self.expired, position in self.stale, position in self.suspects,
+            )
+            for position, item in model.items.items()
+        )  # fmt: skip
+        return (model.cancel_requested, model.round, tuple(items))
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """How much was walked."""
+
+    nodes: int
+    edges: int
+    ends: int  # nodes in which the task has ended
+
+
+class Explorer:
+    """Explores a task of `size` items with `attempts` attempts a round, through at most `rounds` rounds."""
+
+    def __init__(
+        self, connection: asyncpg.Connection[Any], size: int, *, attempts: int = 2, rounds: int = 2
+    ) -> None:
+        self._connection = connection
+        self._size = size
+        self._attempts = attempts
+        self._rounds = rounds
+
+    async def explore(self) -> Explored:
+        """Everything that can be reached. Raises Broken at the first step that breaks something."""
+        await self._begin()
+        first = Node(ModelTask(self._size, self._attempts), await self._rows.look())
+        self._judge(first, ("submitted", ()))
+        seen, waiting, edges, ends = {first.key}, deque([first]), 0, 0
+        while waiting:
+            node = waiting.popleft()
+            ends += node.model.final
+            for step in self._steps(node):
+                edges += 1
+                after = await self._take(node, step)
+                if after.key not in seen:
+                    seen.add(after.key)
+                    waiting.append(after)
+        return Explored(len(seen), edges, ends)
+
+    async def _begin(self) -> None:
+        workspace = await create_workspace(self._connection, f"explorer {uuid4()}")
+        assert workspace is not None
+        self._workspace_id = workspace.id
+        new = NewTask(
+            workspace.id, "demo:drill", 1, [None] * self._size, ["{}"] * self._size, None, self._attempts
+        )
+        self._task_id: UUID = (await submit_task(self._connection, new, items_per_event=2)).id
+        self._rows = TaskRows(self._connection, self._task_id)
+
+    # ── what can happen ──────────────────────────────────────────────────────────────────────────────────
+    def _steps(self, node: Node) -> Iterator[Step]:
+        model = node.model
+        positions = tuple(model.items)
+        running = tuple(p for p in positions if model.items[p].state is ItemState.RUNNING)
+        for position in positions:
+            yield "claim", (position,)
+            if position in node.suspects:
+                yield "claim_no_suspects", (position,)
+            if (
+                model.items[position].fence is not None
+            ):  # the owner's word, or (when it has ended) its repetition
+                for event in ENDINGS:
+                    if (
+                        event is not Event.RETRY or model.items[position].attempt < self._attempts
+                    ):  # as `decide` decides
+                        yield "finish", ((position, False, event),)
+            if position in node.stale:
+                yield "finish", ((position, True, Event.SUCCEED),)
+                yield "finish", ((position, True, Event.RELEASE),)
+            if position in running and position not in node.expired:
+                yield "expire", (position,)
+        if self._size > 1:
+            yield "claim", positions
+            if len(running) > 1:
+                yield "finish", tuple((p, False, Event.SUCCEED) for p in running)
+                mixed = [Event.RELEASE, Event.FAIL, Event.SUCCEED]
+                yield "finish", tuple((p, False, event) for p, event in zip(running, mixed, strict=False))
+        yield "sweep", ()
+        if running:
+            yield "worker_died", ()
+        yield "renew", ()
+        yield "cancel", ()
+        if model.round < self._rounds or not model.final or not model.counts.failed:
+            yield "retry_failed", ()
+
+    async def _take(self, node: Node, step: Step) -> Node:
+        """The node after a step from `node`, judged."""
+        await self._rows.restore(node.look)
+        after = Node(
+            copy.deepcopy(node.model),
+            node.look,
+            (*node.way, step),
+            node.expired,
+            dict(node.stale),
+            node.suspects,
+        )
+        name, given = step
+        try:
+            await getattr(self, f"_{name}")(after, *given)
+        except asyncpg.PostgresError as error:  # a constraint refused it: it should not have come to that
+            raise Broken(f"{_told(after.way)}: {type(error).__name__}: {error}") from error
+        except AssertionError as error:
+            raise Broken(f"{_told(after.way)}: not what the model says: {error}") from error
+        after.look = await self._rows.look()
+        self._judge(after, step)
+        return after
+
+    async def _claim(self, node: Node, *positions: int) -> None:
+        await self._claimed(node, positions, None)
+
+    async def _claim_no_suspects(self, node: Node, position: int) -> None:
+        await self._claimed(node, (position,), 0)
+
+    async def _claimed(self, node: Node, positions: tuple[int, ...], suspects: int | None) -> None:
+        keys = [ItemKey(self._task_id, position) for position in positions]
+        claims = await claim_items(
+            self._connection, "demo:drill", keys * 2, worker="w", lease_seconds=HOUR, time_limit_seconds=HOUR,
+            suspects=suspects,
+        )  # fmt: skip
+        fences = {claim.key.position: claim.fence for claim in claims}
+        before = {position: node.model.items[position].fence for position in fences}
+        wanted = [p for p in positions if suspects is None or p not in node.suspects]
+        assert node.model.claim({position: fences.get(position, -1) for position in wanted}) == sorted(fences)
+        for position, old in before.items():
+            if old is not None:
+                node.stale[position] = old
+        node.suspects -= set(fences)
+
+    async def _finish(self, node: Node, *endings: tuple[int, bool, Event]) -> None:
+        told = {
+            position: (node.stale[position] if late else node.model.items[position].fence, event)
+            for position, late, event in endings
+        }
+        answers = await finish_items(
+            self._connection,
+            [
+                Ending(ItemKey(self._task_id, p), fence, ENDINGS[event])
+                for p, (fence, event) in told.items()
+                if fence
+            ],
+        )
+        verdicts = {key.position: finished.verdict for (key, _), finished in answers.items()}
+        model: dict[int, Any] = node.model.finish(told)  # type: ignore[arg-type]
+        assert verdicts == model, (verdicts, model)
+        node.expired -= {position for position, verdict in model.items() if verdict == "accepted"}
+
+    async def _expire(self, node: Node, position: int) -> None:
+        await self._connection.execute(EXPIRE, self._task_id, position)
+        node.expired |= {position}
+
+    async def _sweep(self, node: Node) -> None:
+        await self._lost(node, node.expired, None)
+
+    async def _worker_died(self, node: Node) -> None:
+        running = {p for p, item in node.model.items.items() if item.state is ItemState.RUNNING}
+        await self._lost(node, frozenset(running), "w")
+
+    async def _lost(self, node: Node, positions: frozenset[int], worker: str | None) -> None:
+        swept = await sweep_leases(self._connection, worker=worker)
+        assert swept.lost == len(positions), (swept.lost, positions)
+        node.model.finish({p: (node.model.items[p].fence or 0, Event.LOSE) for p in positions})
+        node.expired -= positions
+        lost = {p for p in positions if node.model.items[p].state in NOT_STARTED}
+        node.suspects |= lost
+
+    async def _renew(self, node: Node) -> None:
+        fences = [(p, item.fence) for p, item in node.model.items.items() if item.fence is not None]
+        held = [(ItemKey(self._task_id, p), fence) for p, fence in (*fences, *node.stale.items())]
+        owned = await renew_leases(self._connection, held, lease_seconds=HOUR)
+        running = {p: i.fence for p, i in node.model.items.items() if i.state is ItemState.RUNNING}
+        assert {key.position: fence for key, fence in owned} == running, (owned, running)
+        node.expired = frozenset()  # a lease that ran out and that nobody took is renewed: its owner lives
+
+    async def _cancel(self, node: Node) -> None:
+        expected = node.model.cancel()
+        assert await self._asked(cancel_task) == (expected != "ended"), expected
+        node.suspects = frozenset(p for p in node.suspects if node.model.items[p].state in NOT_STARTED)
+
+    async def _retry_failed(self, node: Node) -> None:
+        expected = node.model.retry_failed()
+        assert await self._asked(retry_failed) == (expected == "queued"), expected
+
+    async def _asked(self, verb: Any) -> bool:
+        try:
+            await verb(self._connection, self._workspace_id, self._task_id)
+        except Conflict:
+            return False
+        return True
+
+    # ── is it right? ─────────────────────────────────────────────────────────────────────────────────────
+    def _judge(self, node: Node, step: Step) -> None:
+        if node.look.violations:
+            raise Broken(f"{_told(node.way)}: {'; '.join(node.look.violations)}")
+        model = node.model
+        (task,) = node.look.table("media_tasks")
+        found: dict[str, Any] = {
+            "status": task["status"], "round": task["round"], "last_seq": task["last_seq"],
+            "ends": sum(event["type"] == "task.ended" for event in node.look.table("outbox_events")),
+        }  # fmt: skip
+        said: dict[str, Any] = {
+            "status": model.status, "round": model.round, "last_seq": model.last_seq, "ends": model.ends
+        }  # fmt: skip
+        for row in node.look.table("media_task_items"):
+            item = model.items[row["position"]]
+            found[row["position"]] = (row["state"], row["attempt"], row["last_seq"], row["attempt_id"])
+            said[row["position"]] = (item.state, item.attempt, item.last_seq, item.fence)
+        if found != said:
+            raise Broken(f"{_told(node.way)}: the rows say {found}, the model {said}")
+
+
+def _told(way: tuple[Step, ...]) -> str:
+    return " → ".join(f"{name}{given if given else ''}" for name, given in way)
