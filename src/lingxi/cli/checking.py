@@ -93,6 +93,7 @@ async def _findings(data_dir: Path) -> AsyncIterator[Finding]:
         yield finding
     async for finding in _redis(settings):
         yield finding
+    yield await _storage(settings)
     for finding in _files(settings):
         yield finding
 
@@ -198,18 +199,40 @@ def _split_mend(sentence: str) -> tuple[str, str]:
     return (text, mend) if dot else (sentence, "")
 
 
-def _files(settings: Settings) -> list[Finding]:
-    findings = []
-    data_dir = settings.data_dir
+async def _storage(settings: Settings) -> Finding:
+    """A bucket is written to and read; of a folder that is not there yet it is looked whether it can be made."""
+    if settings.storage_url.startswith("s3://"):
+        return await _bucket(settings)
     given = unquote(urlsplit(settings.storage_url).path)
-    storage = Path(given) if given else data_dir / "objects"
+    storage = Path(given) if given else settings.data_dir / "objects"
     nearest = next(folder for folder in (storage, *storage.parents) if folder.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
-        findings.append(Finding("storage", "ok", f"{storage} can be written"))
-    else:
-        mend = f"Give this user the right to write to {nearest}, or set STORAGE_URL."
-        findings.append(Finding("storage", "problem", f"{storage} cannot be written", mend))
-    findings += [
+        return Finding("storage", "ok", f"{storage} can be written")
+    mend = f"Give this user the right to write to {nearest}, or set STORAGE_URL."
+    return Finding("storage", "problem", f"{storage} cannot be written", mend)
+
+
+async def _bucket(settings: Settings) -> Finding:
+    from lingxi.bootstrap.common import StartRefused, make_storage
+    from lingxi.storage import StorageUnavailable
+
+    mend = "Is it running, and are STORAGE_URL and the AWS_… settings right? The keys must allow to read, write, list and delete."
+    try:
+        storage = make_storage(settings)
+    except StartRefused as refused:
+        return Finding("storage", "problem", str(refused), mend)
+    try:
+        await storage.check()
+    except StorageUnavailable as error:
+        return Finding("storage", "problem", f"{settings.storage_url}: {error}", mend)
+    finally:
+        await storage.close()
+    return Finding("storage", "ok", f"{settings.storage_url} can be written, read and cleared")
+
+
+def _files(settings: Settings) -> list[Finding]:
+    data_dir = settings.data_dir
+    findings = [
         Finding("files", "problem", f"{secret} can be read by others", f"chmod 600 {secret}")
         for secret in (data_dir / "token", data_dir / running.FILE)
         if secret.exists() and stat.S_IMODE(secret.stat().st_mode) & 0o077

@@ -44,9 +44,10 @@ async def begin(editor: httpx.AsyncClient, name: str, data: bytes, **more: Any) 
 async def send(signed: dict[str, Any], data: bytes) -> int:
     """By a client that has nothing but the answer."""
     async with httpx.AsyncClient() as nobody:
-        answer = await nobody.request(
-            signed["method"], signed["url"], content=data, headers=signed["headers"]
-        )
+        headers = {
+            k: v for k, v in signed["headers"].items() if k != "Content-Length"
+        }  # it is that of the data
+        answer = await nobody.request(signed["method"], signed["url"], content=data, headers=headers)
         return answer.status_code
 
 
