@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lingxi import __version__
-from lingxi.cli import access, albums, checking, invariants, processors, publish, servers, tasks
+from lingxi.cli import access, albums, checking, invariants, processors, publish, servers, storage, tasks
 from lingxi.cli.exits import CommandError, Exit, explain
 from lingxi.cli.output import report
 
@@ -35,6 +35,7 @@ def build() -> typer.Typer:
     app.callback()(_root)
     servers.register(app)
     access.register(app)
+    storage.register(app)
     tasks.register(app)
     publish.register(app)
     albums.register(app)
