@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.integration.albums.stage import Stage
 from tests.integration.api.harness import Api, World, batch, row_counts
 
 UNKNOWN = "01938f2e-4c00-7a31-9b5e-6f2d8c1a0000"
@@ -19,8 +21,9 @@ DOCUMENT = json.loads((Path(__file__).parents[3] / "openapi" / "openapi.json").r
 ROUTES_WITH_AN_ID = [
     (method.upper(), path)
     for path, operations in DOCUMENT["paths"].items()
-    for method in operations
+    for method, operation in operations.items()
     if "{" in path
+    and operation.get("security")
     and not {"workspaceId", "attemptId"} & set(path.replace("}", "{").split("{"))  # operators' and workers'
     and not (method == "put" and "{name}" in path)
 ]
@@ -28,33 +31,44 @@ ROUTES_WITH_AN_ID = [
 
 async def test_anothers_id_is_answered_like_an_unknown_one(api: Api, world: World) -> None:
     """Byte for byte, headers too, for every operation of the document that takes an id."""
-    for method, path in ROUTES_WITH_AN_ID:
-        async with api.client(world.theirs.admin) as theirs, api.client(world.ours.admin) as ours:
-            task = (await theirs.post("media-tasks", json=batch(2))).json()["id"]
-            token = (await theirs.get("tokens")).json()["tokens"][0]["id"]
-            await theirs.put("objects/theirs.bin", content=b"x")
-            foreign = {"taskId": task, "tokenId": token, "name": "theirs.bin"}
-            unknown = {"taskId": UNKNOWN, "tokenId": UNKNOWN, "name": "nothing.bin"}
-            nonsense = {"taskId": "no-uuid", "tokenId": "no-uuid", "name": "nothing.bin"}
-            item = {
-                "taskId": task[:-4] + "0001",
-                "tokenId": UNKNOWN,
-                "name": "nothing.bin",
-            }  # an item's id is no task's
+    async with api.client(world.theirs.admin) as theirs, api.client(world.ours.admin) as ours:
+        stage = Stage(api, World(world.theirs, world.ours, world.operator), theirs)
+        task = (await theirs.post("media-tasks", json=batch(2))).json()["id"]
+        await theirs.put("objects/theirs.bin", content=b"x")
+        album = await stage.album()
+        photo = await stage.photo(album)
+        foreign = {
+            "taskId": task,
+            "tokenId": (await theirs.get("tokens")).json()["tokens"][0]["id"],
+            "name": "theirs.bin",
+            "albumId": album,
+            "photoId": photo,
+            "fileName": (await stage.picture(album, photo)).rpartition("/")[2],
+            "shareId": (await stage.share(album))["id"],
+        }
+        before = await stage.audit()
+        for method, path in ROUTES_WITH_AN_ID:
+            names = re.findall(r"{(\w+)}", path)
+            nothing = {"name": "nothing.bin", "fileName": "nothing.jpg"}
             answers = []
-            for ids in (foreign, unknown, nonsense, item):
-                answer = await ours.request(
-                    method, api.url + path.format(**ids), headers={"Idempotency-Key": "bad key"}
-                )
+            for ids in (
+                foreign,
+                {},  # unknown
+                dict.fromkeys(set(names) - {"name"}, "no-uuid"),
+                {"taskId": task[:-4] + "0001"},  # an item's id is no task's
+                {**foreign, "albumId": UNKNOWN},
+            ):
+                address = path.format(**{name: ids.get(name, nothing.get(name, UNKNOWN)) for name in names})
+                answer = await ours.request(method, api.url + address, headers={"Idempotency-Key": "bad key"})
                 del answer.headers["x-request-id"], answer.headers["date"]
                 answers.append((answer.status_code, sorted(answer.headers.items()), answer.content))
-            assert answers[0][0] == 404
+                if names[0] != "albumId" and len(answers) == 4:
+                    break
+            assert answers[0][0] == 404, (method, path)
             if method != "HEAD":
                 assert json.loads(answers[0][2])["code"] == 40401
-            assert answers.count(answers[0]) == len(answers)
-            own = (await theirs.get(f"media-tasks/{task}")).json()
-            assert own["status"] == "queued"  # and nothing was done to it
-            assert (await theirs.get("tokens")).json()["tokens"][0]["revokedAt"] is None
+            assert answers.count(answers[0]) == len(answers), (method, path)
+        assert await stage.audit() == before, "and nothing was done to it"
 
 
 async def test_an_unknown_address_and_a_wrong_method(api: Api, world: World) -> None:
@@ -118,6 +132,26 @@ async def test_roles(api: Api, world: World) -> None:
         ("POST", f"media-tasks/{UNKNOWN}/cancel", "editor"),
         ("POST", f"media-tasks/{UNKNOWN}/retry-failed", "editor"),
         ("PUT", "objects/x", "editor"),
+        ("GET", "albums", "viewer"),
+        ("GET", f"albums/{UNKNOWN}", "viewer"),
+        ("GET", f"albums/{UNKNOWN}/photos", "viewer"),
+        ("GET", f"albums/{UNKNOWN}/photos/{UNKNOWN}", "viewer"),
+        ("GET", f"albums/{UNKNOWN}/photos/{UNKNOWN}/timeline", "viewer"),
+        ("GET", f"albums/{UNKNOWN}/photos/{UNKNOWN}/variants/x.jpg", "viewer"),
+        ("GET", f"albums/{UNKNOWN}/photos/{UNKNOWN}/previews/x.jpg", "viewer"),
+        ("GET", f"albums/{UNKNOWN}/photos/{UNKNOWN}/original", "editor"),
+        ("GET", f"albums/{UNKNOWN}/shares", "viewer"),
+        ("GET", f"albums/{UNKNOWN}/stats", "viewer"),
+        ("POST", "albums", "editor"),
+        ("PATCH", f"albums/{UNKNOWN}", "editor"),
+        ("DELETE", f"albums/{UNKNOWN}", "editor"),
+        ("POST", f"albums/{UNKNOWN}/reprocess", "editor"),
+        ("POST", f"albums/{UNKNOWN}/shares", "editor"),
+        ("DELETE", f"albums/{UNKNOWN}/shares/{UNKNOWN}", "editor"),
+        ("DELETE", f"albums/{UNKNOWN}/photos/{UNKNOWN}", "editor"),
+        ("POST", f"albums/{UNKNOWN}/photos/{UNKNOWN}/hide", "editor"),
+        ("POST", f"albums/{UNKNOWN}/photos/{UNKNOWN}/show", "editor"),
+        ("POST", f"albums/{UNKNOWN}/photos/{UNKNOWN}/recall", "editor"),
         ("GET", "tokens", "admin"),
         ("POST", "tokens", "admin"),
         ("DELETE", f"tokens/{UNKNOWN}", "admin"),
