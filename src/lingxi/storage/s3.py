@@ -8,7 +8,6 @@ metadata `lingxi`, so that nothing else in the bucket is ever taken for ours. No
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable
 from datetime import UTC, timedelta
@@ -172,11 +171,10 @@ class S3Storage:
         )
 
     async def _remove(self, full: str) -> None:
-        with contextlib.suppress(ObjectMissing):
-            await self._remove_many([full])
+        await self._multipart.remove(full)
 
     async def _remove_many(self, fulls: list[str]) -> int:
-        """Servers refuse some keys for the moment, e.g. while another client removes them too; doing all again is harmless."""
+        """Servers may refuse some keys of a batch for the moment; removing the others again is harmless."""
         for attempt in range(_DELETE_TRIES):
             try:
                 if fulls:

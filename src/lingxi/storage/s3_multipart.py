@@ -31,7 +31,7 @@ class UnfinishedUpload:
 
 
 class MultipartClient:
-    """The five requests of multipart uploads in one bucket. Keys are full: this knows no prefix."""
+    """The requests in one bucket that obstore does not make. Keys are full: this knows no prefix."""
 
     def __init__(self, bucket: str, access: S3Access) -> None:
         self._bucket = bucket
@@ -72,6 +72,10 @@ class MultipartClient:
         """Give the parts up; no error when there is no such upload."""
         await self._ask("DELETE", key, {"uploadId": upload_id}, missing_is_fine=True)
 
+    async def remove(self, key: str) -> None:
+        """Remove an object by a request of its own (obstore always sends batches); no error when there is none."""
+        await self._ask("DELETE", key, {}, missing_is_fine=True)
+
     async def unfinished(self, prefix: str) -> AsyncIterator[UnfinishedUpload]:
         """All uploads of keys that begin with `prefix`, page by page."""
         query = {"uploads": "", "prefix": prefix}
@@ -104,7 +108,7 @@ class MultipartClient:
         headers: Mapping[str, str] | None = None,
         missing_is_fine: bool = False,
     ) -> httpx.Response:
-        """One request, tried again when the connection breaks or the server is busy. Repeating any of the five is harmless."""
+        """One request, tried again when the connection breaks or the server is busy. Repeating any is harmless."""
         path = path_of(self._bucket, key)
         failure: StorageUnavailable = unreachable()
         for attempt in range(_TRIES):
@@ -124,12 +128,17 @@ class MultipartClient:
                 continue
             finally:
                 content.forget()
-            if answer.is_success or (missing_is_fine and answer.status_code == _GONE):
+            if answer.is_success or (missing_is_fine and _is_missing(answer)):
                 return answer
             failure = refused(answer.text, answer.status_code)
             if answer.status_code < 500:
                 break
         raise failure
+
+
+def _is_missing(answer: httpx.Response) -> bool:
+    """Of an object or upload; a bucket that is not there is a fault."""
+    return answer.status_code == _GONE and error_code(answer.text) != "NoSuchBucket"
 
 
 class _Body:
