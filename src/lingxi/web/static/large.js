@@ -14,7 +14,7 @@ export class Large {
     this.part("previous").onclick = () => this.step(-1);
     this.part("next").onclick = () => this.step(1);
     dialog.addEventListener("close", () => { if (this.shown) this.close(); }); // by the browser itself: a Back gesture
-    dialog.addEventListener("keydown", (event) => this.key(event));
+    addEventListener("keydown", (event) => this.key(event));
     this.stage.addEventListener("click", (event) => { if (event.target === this.stage) this.close(); });
     addEventListener("hashchange", () => this.follow());
     this.swipes();
@@ -104,7 +104,8 @@ export class Large {
   }
 
   key(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const elsewhere = !this.shown || document.querySelector("dialog[open]:not(#large)"); // a question stands above it
+    if (elsewhere || event.altKey || event.ctrlKey || event.metaKey) return;
     const to = { ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1),
       Escape: () => this.close(), Home: () => this.goTo(0), End: () => this.goTo(this.store.photos.length - 1) }[event.key];
     if (!to) return;

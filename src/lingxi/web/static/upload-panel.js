@@ -93,7 +93,7 @@ export class UploadPanel {
       const row = this.rows.get(item) ?? this.row(item);
       row.dataset.state = item.state;
       row.querySelector("progress").hidden = !(item.state in UNDER_WAY);
-      row.querySelector("progress").value = item.sent / item.file.size;
+      row.querySelector("progress").value = item.sent / (item.file.size || 1);
       const same = item.state === "same" ? "This photo is in the album already; nothing was added twice." : "";
       const words = item.sentence || same || `${UNDER_WAY[item.state] ?? ""} · ${bytes(item.file.size)}`;
       if (row.lastChild.textContent !== words) row.lastChild.textContent = words;

@@ -4,6 +4,7 @@ import { refusal } from "./api.js";
 const CHUNK_BYTES = 4 * 2 ** 20;
 const AT_ONCE = 3;
 const LONGEST_WAIT_MS = 20_000;
+const MOVES = 3;
 const TUS = { "Tus-Resumable": "1.0.0" };
 const LOST = "The connection was lost. The upload goes on by itself when it is back.";
 
@@ -74,6 +75,7 @@ export class Uploads {
       this.set(item, "refused", "The file is empty.");
       return;
     }
+    let moved = 0;
     for (let wait = 1_000; ; wait = Math.min(2 * wait, LONGEST_WAIT_MS)) {
       try {
         await this.send(item, () => { wait = 1_000; });
@@ -85,7 +87,8 @@ export class Uploads {
           this.set(item, "refused", error.message);
           return;
         }
-        this.set(item, "lost", error.status ? error.message : LOST);
+        if (error.status === 409 && moved++ < MOVES) continue; // the server is elsewhere: an answer was lost, so ask where
+        this.set(item, "lost", error.status && error.status !== 409 ? error.message : LOST);
         await new Promise((done) => {
           const timer = setTimeout(done, error.retryAfter ?? wait);
           item.stop = () => { clearTimeout(timer); done(); };

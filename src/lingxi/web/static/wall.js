@@ -21,7 +21,7 @@ export class Wall {
     this.spoken = 0;
     list.replaceChildren();
     list.classList.add("placed");
-    addEventListener("scroll", () => this.soon(), { passive: true });
+    addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => { if (this.list.clientWidth !== this.width) this.changed(); }).observe(list);
     pill.onclick = () => this.goToUnseen();
   }
@@ -42,21 +42,31 @@ export class Wall {
     });
   }
 
+  scrolled() {
+    if (!this.moving) this.held = null; // by a person: another photo is the one that must not move
+    this.moving = false;
+    this.soon();
+  }
+
   // ── layout ──
   layOutKeepingPlace() {
-    const anchor = this.anchor();
+    const anchor = (this.held = this.anchor());
     this.layOut();
     this.stale = false;
     const place = anchor && this.placeOf(anchor.id);
     if (place) {
       const shift = this.top() + place.top - anchor.above;
-      if (Math.abs(shift) >= 1) scrollBy({ top: shift, behavior: "instant" });
+      if (Math.abs(shift) < 1) return;
+      this.moving = true;
+      scrollBy({ top: shift, behavior: "instant" });
     }
   }
 
-  // The first photo that is in sight, and how far it is below the window's upper edge. At the wall's head nothing is held.
+  // The photo that keeps its place, and how far it is below the window's upper edge: the first one in sight, and the same one until
+  // somebody scrolls, as each change may put it into another row. At the wall's head nothing is held.
   anchor() {
     if (!this.rows.length || this.top() > -8) return null;
+    if (this.held && this.store.byId.has(this.held.id)) return this.held;
     const top = this.top();
     const row = this.rows[this.rowAt(-top)];
     const seen = row?.cells.find(({ id }) => this.store.byId.has(id));
