@@ -63,3 +63,11 @@ create index direct_uploads_due on direct_uploads (expires_at);
 -- In the trash a key that ends in '/' stands for all keys below it, without the part that the settings give.
 alter table photos add column cleared_at timestamptz;
 create index photos_uncleared on photos (id) where cleared_at is null and (deleted_at is not null or visibility = 'recalled');
+
+-- One-time links that sign a browser in, in the name of a token. Used ones are deleted.
+create table sign_in_links (
+  secret_hash bytea primary key,
+  token_id    uuid not null references tokens (id),
+  expires_at  timestamptz not null
+);
+create index sign_in_links_expired on sign_in_links (expires_at);
