@@ -78,9 +78,9 @@ class Photos:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, work: Work, folder: Path) -> AsyncIterator[Photos]:
-        """Objects lie in `folder`/objects, as a worker process with that data folder has them."""
-        storage = TroubledStorage(open_storage((folder / "objects").as_uri()))
+    async def open(cls, work: Work, folder: Path, real: Storage | None = None) -> AsyncIterator[Photos]:
+        """Objects lie in `folder`/objects, as a worker process with that data folder has them, or in `real`."""
+        storage = TroubledStorage(real or open_storage((folder / "objects").as_uri()))
         decoders = Decoders(DecoderConfig(children=1))
         deps = PublishDeps(
             cast(Storage, storage), decoders, lambda: transaction(work.pool), folder / "scratch"
