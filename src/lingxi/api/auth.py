@@ -17,9 +17,10 @@ from starlette.requests import Request
 from lingxi.api.deps import ApiDeps, deps_of
 from lingxi.api.share_cookies import is_share_viewer
 from lingxi.api.signing import Signer
-from lingxi.db.session import transaction
+from lingxi.db.session import Connection, transaction
 from lingxi.domain.errors import Forbidden, NotFound, Unauthenticated
 from lingxi.services.record_audit import record_audit
+from lingxi.services.sign_in_links import use_sign_in_link
 from lingxi.services.tokens import find_token, still_valid
 
 SESSION_COOKIE = "lingxi_session"
@@ -153,16 +154,30 @@ async def start_session(deps: ApiDeps, secret: str) -> tuple[str, int] | None:
     caller = await _by_bearer(deps, [f"Bearer {secret}"])
     if caller is None:
         return None
-    seconds = deps.config.session_seconds
     async with transaction(deps.pool) as connection:
-        await record_audit(
-            connection,
-            workspace_id=caller.workspace_id,
-            actor=caller.token_id,
-            verb="session.open",
-            target=f"token:{caller.token_id}",
-            request_id=None,
-        )
+        return await _open_session(deps, connection, caller)
+
+
+async def start_session_by_link(deps: ApiDeps, secret: str) -> tuple[str, int] | None:
+    """The same for whoever has a sign-in link, which is used up by it. None for a bad or used one."""
+    async with transaction(deps.pool) as connection:
+        token = await use_sign_in_link(connection, secret)
+        if token is None:
+            return None
+        caller = Anyone(token.id, token.role, token.workspace_id, by_session=False)
+        return await _open_session(deps, connection, caller)
+
+
+async def _open_session(deps: ApiDeps, connection: Connection, caller: Anyone) -> tuple[str, int]:
+    seconds = deps.config.session_seconds
+    await record_audit(
+        connection,
+        workspace_id=caller.workspace_id,
+        actor=caller.token_id,
+        verb="session.open",
+        target=f"token:{caller.token_id}",
+        request_id=None,
+    )
     return seal_session(Signer(deps.config.secret_keys), caller, int(deps.clock()) + seconds), seconds
 
 

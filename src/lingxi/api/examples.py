@@ -100,6 +100,10 @@ TOKEN = {
 CREATED_TOKEN = {**TOKEN, "token": "lx_" + "A" * 43}
 CREATED_WORKSPACE = {**WORKSPACE, "adminToken": {**CREATED_TOKEN, "role": "admin", "name": "first"}}
 SESSION = {"role": "viewer", "workspaceId": WORKSPACE["id"], "expiresAt": "2026-12-02T08:00:00.000000Z"}
+SIGN_IN_LINK = {
+    "url": "/login#Yv2n0pGd9kq1cJ4mS8tW3xZ6bR5fH7aL0eQ2uT1iOwM",
+    "expiresAt": "2026-12-01T20:10:00.000000Z",
+}
 QUEUES = {
     "status": "ok",
     "queues": [

@@ -154,6 +154,11 @@ class Session(Wire):
     expires_at: str = Time
 
 
+class SignInLink(Wire):
+    url: str
+    expires_at: str = Time
+
+
 class Workspace(Wire):
     id: str = Uuid
     name: str

@@ -5,7 +5,13 @@ from typing import Any
 from starlette.requests import Request
 
 from lingxi.api.album_access import album_access
-from lingxi.api.auth import SESSION_COOKIE, is_same_origin, session_of, start_session
+from lingxi.api.auth import (
+    SESSION_COOKIE,
+    is_same_origin,
+    session_of,
+    start_session,
+    start_session_by_link,
+)
 from lingxi.api.deps import ApiDeps
 from lingxi.api.share_cookies import open_share
 from lingxi.domain.errors import Forbidden, NotFound, Unauthenticated
@@ -19,13 +25,17 @@ def pages_deps(deps: ApiDeps) -> PagesDeps:
         session = await start_session(deps, secret)
         return None if session is None else Cookie(SESSION_COOKIE, *session)
 
+    async def follow_link(secret: str) -> Cookie | None:
+        session = await start_session_by_link(deps, secret)
+        return None if session is None else Cookie(SESSION_COOKIE, *session)
+
     async def who(request: Any) -> SignedIn | None:
         caller = await session_of(deps, request)
         if caller is None or caller.workspace_id is None:
             return None
         return SignedIn(caller.workspace_id, caller.role)
 
-    return PagesDeps(deps.pool, SESSION_COOKIE, sign_in, who, is_same_origin, _open, _look)
+    return PagesDeps(deps.pool, SESSION_COOKIE, sign_in, follow_link, who, is_same_origin, _open, _look)
 
 
 async def _open(request: Request, secret: str) -> Opened | None:

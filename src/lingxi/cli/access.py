@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
     token.command("create")(create)
     token.command("list")(list_)
     token.command("revoke")(revoke)
+    token.command("link")(link)
     workspace = typer.Typer(no_args_is_help=True, help="Make and list workspaces, beside the database.")
     workspace.command("create")(create_workspace_command)
     workspace.command("list")(list_workspaces_command)
@@ -114,10 +115,7 @@ def revoke(
     as_json: JsonOption = False,
 ) -> None:
     """Revoke a token. Open streams that use it end at once."""
-    try:
-        token_id = UUID(token)
-    except ValueError:
-        raise usage("TOKEN is the token's id (a UUID), not its secret") from None
+    token_id = _token_id(token)
 
     async def run(connection: Connection) -> Token:
         from lingxi.services.tokens import revoke_token
@@ -133,6 +131,33 @@ def revoke(
     output = Output(as_json)
     output.say(f"revoked {revoked.id} ({revoked.name})")
     output.result(_token_to_wire(revoked))
+
+
+def link(
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as `token list` shows it.")],
+    data_dir: DataDirOption = DEFAULT_DATA_DIR,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a one-time link that signs a browser in, in the name of a token; it works for ten minutes."""
+    token_id = _token_id(token)
+
+    async def run(connection: Connection) -> tuple[str, datetime]:
+        from lingxi.services.sign_in_links import create_sign_in_link
+        from lingxi.services.tokens import list_tokens
+
+        found = next((one for one in await list_tokens(connection) if one.id == token_id), None)
+        if found is None or found.workspace_id is None:
+            raise CommandError("There is no token of a workspace with this id", Exit.REFUSED, 40401)
+        made = await create_sign_in_link(connection, token_id)
+        await _audit(connection, found.workspace_id, "session.link", token_id)
+        return made
+
+    secret, expires_at = beside_the_database(data_dir, run)
+    served = running.read(data_dir)
+    address = f"{served.url if served else ''}/login#{secret}"
+    output = Output(as_json)
+    output.say(address)
+    output.result({"url": address, "expiresAt": expires_at.isoformat()})
 
 
 def create_workspace_command(
@@ -215,6 +240,13 @@ def beside_the_database(data_dir: Path, run: Callable[[Connection], Awaitable[T]
             await connection.close()
 
     return asyncio.run(main())
+
+
+def _token_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise usage("TOKEN is the token's id (a UUID), not its secret") from None
 
 
 async def _workspace(connection: Connection, name_or_id: str) -> Workspace:

@@ -57,6 +57,7 @@ class PagesDeps:
     pool: Pool
     session_cookie_name: str
     sign_in: Callable[[str], Awaitable[Cookie | None]]
+    follow_link: Callable[[str], Awaitable[Cookie | None]]
     who: Callable[[Request], Awaitable[SignedIn | None]]
     same_origin: Callable[[Request], bool]
     open_share: Callable[[Request, str], Awaitable[Opened | None]]

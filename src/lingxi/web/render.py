@@ -50,6 +50,11 @@ def login_page(problem: str = "", go_on: str = "") -> str:
     return page("Sign in", body, signed_in=False)
 
 
+def link_page() -> str:
+    """The button that uses a sign-in link up."""
+    return page("Sign in", fragment("link.html"), signed_in=False, script="link.js")
+
+
 def opening_page(address: str, *, signed_in: bool) -> str:
     """Goes to `address` by itself."""
     body = template("opening").substitute(camera=fragment("camera.svg"), address=escape(address))

@@ -34,6 +34,7 @@ def pages_routes(deps: PagesDeps) -> list[BaseRoute]:
     pages = Pages(deps)
     return [
         Route("/", pages.tasks, methods=["GET"]),
+        Route("/login", pages.link, methods=["GET"]),
         Route("/login", pages.sign_in, methods=["POST"]),
         Route("/logout", pages.sign_out, methods=["POST"]),
         Route("/tasks/{taskId}", pages.task, methods=["GET"]),
@@ -82,17 +83,25 @@ class Pages:
         more_items = task.counts.total - len(items)
         return html(render.task_page(task, items, may_steer=may_steer, more_items=more_items))
 
+    async def link(self, request: Request) -> Response:
+        """Takes a sign-in link, whose secret only the page's script sees. By a button: what looks links over uses none up."""
+        return html(render.link_page())
+
     @as_page
     async def sign_in(self, request: Request) -> Response:
-        """Exchanges a token for a session cookie."""
+        """Exchanges a token, or a sign-in link's secret, for a session cookie."""
         if not self._deps.same_origin(request):
             return html(render.login_page("Sign in from this page itself."), 403)
         fields = await _form(request)
         go_on = _go_on(fields.get("next", ""))
-        secret = fields.get("token", "").strip()
-        cookie = await self._deps.sign_in(secret) if secret else None
-        if cookie is None:
+        if "link" in fields:
+            cookie = await self._deps.follow_link(fields["link"])
+            problem = "This sign-in link was used already, or its time is over."
+        else:
+            secret = fields.get("token", "").strip()
+            cookie = await self._deps.sign_in(secret) if secret else None
             problem = "This token is not valid here, or it is an operator's."
+        if cookie is None:
             return html(render.login_page(problem, go_on), 401)
         answer = see_other(go_on or "/")
         set_cookie(answer, cookie, request)

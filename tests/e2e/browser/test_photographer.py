@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -75,6 +77,33 @@ async def test_from_signing_in_to_a_guests_screen_and_back(lingxi: Lingxi) -> No
         await page.get_by_role("button", name="Revoke").click()
         await expect(page.get_by_text("There is no link now")).to_be_visible()
         await expect(other.get_by_role("heading", name="This album is closed")).to_be_visible()
+
+
+async def test_a_sign_in_link_signs_one_browser_in_once(lingxi: Lingxi) -> None:
+    made = await lingxi.ask("POST", "/session/links")
+    async with lingxi.visitor() as photographer:
+        page = await photographer.page()
+        await page.goto(lingxi.up.url + made["url"])
+        assert page.url == f"{lingxi.up.url}/login", "the secret is out of the address at once"
+        await page.get_by_role("button", name="Sign in").click()
+        await page.wait_for_url("**/albums")
+        assert await page.evaluate("document.cookie") == ""
+        assert {(one["httpOnly"], one["sameSite"]) for one in await photographer.context.cookies()} == {
+            (True, "Strict")
+        }
+    tokens = await asyncio.to_thread(lingxi.up.run, "token", "list", "--json")
+    token_id = json.loads(tokens.stdout.splitlines()[-1])["tokens"][0]["id"]
+    link = (await asyncio.to_thread(lingxi.up.run, "token", "link", token_id)).stdout.strip()
+    assert link.startswith(f"{lingxi.up.url}/login#")
+    for address, opens in ((lingxi.up.url + made["url"], False), (link, True), (link, False)):
+        async with lingxi.visitor("status of 401") as other:
+            page = await other.page()
+            await page.goto(address)
+            await page.get_by_role("button", name="Sign in").click()
+            if opens:
+                await page.wait_for_url("**/albums")
+            else:
+                await expect(page.get_by_role("alert")).to_contain_text("used already")
 
 
 async def test_an_upload_through_a_cut_connection_resumes(lingxi: Lingxi, tmp_path: Path) -> None:

@@ -78,6 +78,9 @@ async def open_site(pool: Pool) -> AsyncIterator[Site]:
     async def sign_in(secret: str) -> Cookie | None:
         return Cookie(COOKIE, "ours:editor", 60) if secret == "lx_right" else None
 
+    async def follow_link(secret: str) -> Cookie | None:
+        return Cookie(COOKIE, "ours:editor", 60) if secret == "once" else None
+
     async def who(request: Request) -> SignedIn | None:
         which, _, role = request.cookies.get(COOKIE, "").partition(":")
         return SignedIn(ids[which], role) if which else None
@@ -91,7 +94,7 @@ async def open_site(pool: Pool) -> AsyncIterator[Site]:
     async def look(request: Request, album_id: str) -> Look | None:
         return site.looks.get(request.cookies.get("share", ""))
 
-    deps = PagesDeps(pool, COOKIE, sign_in, who, same_origin, open_share, look)
+    deps = PagesDeps(pool, COOKIE, sign_in, follow_link, who, same_origin, open_share, look)
     app = Starlette(routes=pages_routes(deps))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
         site = Site(client, pool, ours, theirs)

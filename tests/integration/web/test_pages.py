@@ -44,6 +44,22 @@ async def test_signing_in(pool: Pool, token: str, origin: str, status: int) -> N
         assert ('role="alert"' in answer.text) == (status != 303)
 
 
+@pytest.mark.parametrize(
+    ("link", "origin", "status"), [("once", "here", 303), ("used", "here", 401), ("once", "else", 403)]
+)
+async def test_a_sign_in_link_is_used_by_a_button_on_our_own_page(
+    pool: Pool, link: str, origin: str, status: int
+) -> None:
+    async with open_site(pool) as site:
+        page = await site.get("/login", None)
+        assert 'name="link"' in page.text
+        answer = await site.client.post(
+            "/login", data={"link": link, "next": "/albums"}, headers={"Origin": f"http://{origin}"}
+        )
+        assert answer.status_code == status
+        assert ("set-cookie" in answer.headers) == (status == 303)
+
+
 async def test_signing_out_needs_our_origin_too(pool: Pool) -> None:
     async with open_site(pool) as site:
         assert (await site.client.post("/logout")).status_code == 403
@@ -95,7 +111,7 @@ async def test_pages_of_tasks_follow_each_other(pool: Pool) -> None:
 async def test_every_page_carries_the_headers_and_nothing_foreign(pool: Pool) -> None:
     async with open_site(pool) as site:
         task = await site.submit(site.ours, "a")
-        for path in ("/", f"/tasks/{task.id}", "/tasks/nonsense"):
+        for path in ("/", "/login", f"/tasks/{task.id}", "/tasks/nonsense"):
             page = await site.get(path)
             assert {name: page.headers[name] for name in HEADERS} == HEADERS
             assert "unsafe-inline" not in page.headers["content-security-policy"]

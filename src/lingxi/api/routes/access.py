@@ -19,6 +19,8 @@ from lingxi.api.reading import id_of, read_json, validated
 from lingxi.api.signing import Signer
 from lingxi.db.session import Connection
 from lingxi.domain.errors import Conflict, NotFound, Unauthenticated
+from lingxi.domain.wire import time_to_wire
+from lingxi.services.sign_in_links import PAGE, create_sign_in_link
 from lingxi.services.tokens import create_token, list_tokens, revoke_token
 from lingxi.services.workspaces import create_workspace, find_workspace, list_workspaces
 
@@ -94,6 +96,29 @@ async def end_session(request: Request, caller: AnyCaller) -> Response:
         SESSION_COOKIE, httponly=True, samesite="strict", secure=request.url.scheme == "https"
     )
     return response
+
+
+@router.post(
+    "/session/links",
+    tags=["Session"],
+    **documented(
+        summary="Make a sign-in link",
+        status=201,
+        meaning="Good for ten minutes and for one browser, which is signed in by it in the name of the caller's token. "
+        "The secret stands behind `#`, so that no server sees it in an address.",
+        answer=schemas.SignInLink,
+        example=examples.SIGN_IN_LINK,
+        errors=doc.AUTHENTICATED,
+    ),
+)
+async def make_sign_in_link(request: Request, caller: Viewer) -> Response:
+    async def work(connection: Connection) -> Done:
+        secret, expires_at = await create_sign_in_link(connection, caller.token_id)
+        answer = {"url": PAGE + secret, "expiresAt": time_to_wire(expires_at)}
+        return Done(201, orjson.dumps(answer), f"token:{caller.token_id}")
+
+    change = Change(caller.workspace_id, caller.token_id, "session.link", request.scope["request_id"])
+    return await _changes(request).run(change, work)
 
 
 # ── the caller's workspace ───────────────────────────────────────────────────────────────────────────────
