@@ -8,7 +8,7 @@ first few is given the rest without encoding anything anew.
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -82,8 +82,7 @@ class ItemRow:
         return (self.number, self.position)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """The frame of one change and its point; `photo` is a published photo of which no viewer has been told yet."""
 
     frame: bytes
