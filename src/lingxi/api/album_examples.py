@@ -87,3 +87,16 @@ SHARE: dict[str, Any] = {
     "revokedAt": None,
 }
 CREATED_SHARE = {**SHARE, "secret": "A" * 43, "url": "/s/" + "A" * 43}
+UPLOADED_FILES: dict[str, Any] = {
+    "files": [
+        {"fileName": PHOTO["fileName"], "status": "created", "photo": PHOTO},
+        {
+            "fileName": "DSC_0002.NEF",
+            "status": "refused",
+            "error": {
+                "code": "unsupported_type",
+                "message": "The file is a camera's RAW file; export it as JPEG (Nikon).",
+            },
+        },
+    ]
+}

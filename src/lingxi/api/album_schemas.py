@@ -117,6 +117,21 @@ class Timeline(Wire):
     )
 
 
+class UploadedFile(Wire):
+    """What became of one file of a form: `photo`, or where it was refused `error`."""
+
+    file_name: str = Field(description="As it is kept: one line, without folders, at most 255 characters.")
+    status: Literal["created", "exists", "refused"] = Field(
+        description="`exists`: the album has the same bytes, and this is their photo; one that had failed is processed anew."
+    )
+    photo: Photo | None = None
+    error: PhotoProblem | None = None
+
+
+class UploadedFiles(Wire):
+    files: list[UploadedFile]
+
+
 class StageSummary(Wire):
     stage: str = Field(
         description="A stage, since the one before; `published` is received to committed, `seen` received to firstFrame."

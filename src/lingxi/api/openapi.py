@@ -38,7 +38,7 @@ _SCHEMA_MODULES = (schemas, album_schemas, storage_schemas, worker_schemas)
 _WITH_OPTIONAL_MEMBERS = (
     *("NewTask", "NewItem", "NewToken", "NewWorkspace", "Problem"),
     *("LinkRequest", "DirectUploadRequest"),
-    *("NewAlbum", "AlbumChange", "NewShareLink", "AlbumCounts", "Photo"),
+    *("NewAlbum", "AlbumChange", "NewShareLink", "AlbumCounts", "Photo", "UploadedFile"),
     *("NewClaims", "NewLease", "NewProgress", "NewEnding", "NewItemError"),
 )
 

@@ -135,6 +135,7 @@ class UploadWriting:
             async with deps.pool.acquire(timeout=5) as connection:
                 return await get_upload(connection, upload.album_id, upload.id)
         deps.hints.publish_outbox()
+        deps.albums.doubt([upload.album_id])
         deps.hints.publish_albums([upload.album_id])
         await remove_bytes(deps.storage, removable)
         return done

@@ -30,6 +30,7 @@ from lingxi.services.collect_objects import (
     take_turn,
 )
 from lingxi.services.direct_uploads import INCOMING, expire_direct_uploads
+from lingxi.services.resumable_uploads import expire_uploads
 from lingxi.storage import ObjectMissing, Storage
 
 DAY_SECONDS = 86_400.0
@@ -59,6 +60,7 @@ class CollectCounts:
     rescued: int = 0  # out of the trash, since a row names them
     photos_cleared: int = 0  # deleted or recalled photos whose files went to the trash
     uploads_forgotten: int = 0  # signed and never confirmed
+    uploads_expired: int = 0  # resumable ones that nobody went on with, or that are complete since long
     orphans: int = 0  # moved into the trash
     reported: int = 0  # orphans that were left alone: the database may have been restored
     unfinished: int = 0  # uploads that crashed
@@ -102,7 +104,11 @@ class ObjectCollector(Loop):
             return await take_turn(connection, what, every_seconds=every_seconds)
 
     async def _clear_rows(self, counts: CollectCounts) -> None:
-        for step, name in ((clear_photos, "photos_cleared"), (expire_direct_uploads, "uploads_forgotten")):
+        for step, name in (
+            (clear_photos, "photos_cleared"),
+            (expire_direct_uploads, "uploads_forgotten"),
+            (expire_uploads, "uploads_expired"),
+        ):
             while not self.stopping.is_set():
                 async with transaction(self._pool) as connection:
                     done = await step(connection, limit=BATCH)

@@ -6,7 +6,6 @@ The protocol has a document of its own, so these routes are not in ours; docs/up
 from collections.abc import Callable, Coroutine
 from email.utils import format_datetime
 from typing import Annotated, Any
-from uuid import UUID
 
 from fastapi import APIRouter, Path
 from fastapi.routing import APIRoute
@@ -14,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lingxi.api import tus_headers as tus
+from lingxi.api.album_changes import AlbumIdText, own_album
 from lingxi.api.auth import Caller, Editor
 from lingxi.api.changes import Change, Changes, Done, idempotency_key
 from lingxi.api.deps import deps_of
@@ -36,7 +36,6 @@ from lingxi.services.receive_photo import too_large_sentence
 from lingxi.services.remember_answer import KeyScope
 from lingxi.services.resumable_uploads import Upload, create_upload, get_upload
 
-AlbumIdText = Annotated[str, Path(alias="albumId")]
 UploadIdText = Annotated[str, Path(alias="uploadId")]
 
 
@@ -81,7 +80,7 @@ async def options(request: Request) -> Response:
 
 @router.post("")
 async def create(request: Request, caller: Editor, album_id: AlbumIdText) -> Response:
-    album = await _album(request, caller, album_id)
+    album = (await own_album(request, caller, album_id)).id
     key = idempotency_key(request)
     tus.refuse_other_version(request)
     tus.refuse_unknown_creation(request)
@@ -184,12 +183,6 @@ async def _append(request: Request, caller: Caller, upload: Upload, offset: int)
         return await _writing(request, caller).append(
             upload, offset, body, checksum.digest if checksum else None
         )
-
-
-async def _album(request: Request, caller: Caller, text: str) -> UUID:
-    album_id = id_of(text)
-    async with deps_of(request).pool.acquire(timeout=5) as connection:
-        return (await get_album(connection, caller.workspace_id, album_id)).id
 
 
 async def _upload(request: Request, caller: Caller, album_text: str, upload_text: str) -> Upload:

@@ -6,63 +6,108 @@ audit row and the remembered answer. A refused file refuses no other.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
 
 import orjson
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from lingxi.api import album_examples as examples
+from lingxi.api import album_schemas as schemas
+from lingxi.api import documented as doc
+from lingxi.api.album_answers import photo_wire
+from lingxi.api.album_changes import AlbumIdText, audited_change, own_album
 from lingxi.api.answers import json_answer
 from lingxi.api.auth import Caller, Editor
-from lingxi.api.changes import Change, Changes, Done, idempotency_key
+from lingxi.api.changes import Done, idempotency_key
 from lingxi.api.deps import ApiDeps, deps_of
+from lingxi.api.documented import documented
 from lingxi.api.file_refusals import problem_of
 from lingxi.api.header_parameters import header_parameters
 from lingxi.api.multipart import MultipartReader, boundary_of
-from lingxi.api.reading import id_of
 from lingxi.db.session import Connection
-from lingxi.domain.errors import (
-    LingxiError,
-    MalformedRequest,
-    TooLarge,
-)
+from lingxi.domain.errors import LingxiError, MalformedRequest, TooLarge, UnsupportedContent
 from lingxi.domain.file_names import shown_file_name
-from lingxi.domain.photos import Photo, photo_to_wire
+from lingxi.domain.photos import Photo
 from lingxi.services.add_photo import add_photo
-from lingxi.services.albums import get_album
 from lingxi.services.receive_photo import (
     ReceivedPhoto,
     discard_unrecorded,
     receive_photo,
+    too_large_sentence,
 )
-from lingxi.services.remember_answer import KeyScope
 
 router = APIRouter(prefix="/api/v1", tags=["Albums"])
 
 _FIELD_BYTES = 64 * 1024  # of a form's field that is no file; it is read over
-AlbumIdText = Annotated[
-    str, Path(alias="albumId", description="The album's id.", json_schema_extra={"format": "uuid"})
-]
+_FORM = {
+    "multipart/form-data": {
+        "schema": {
+            "type": "object",
+            "description": "Each part with a file name is a photo; the names of the fields say nothing.",
+            "properties": {
+                "files": {
+                    "type": "array",
+                    "items": {"type": "string", "contentMediaType": "application/octet-stream"},
+                }
+            },
+        }
+    }
+}
 
 
 class _NothingAccepted(LingxiError):
     """Several files, each refused: told in the usual answer, and nothing is written."""
 
 
-@router.post("/albums/{albumId}/photos", include_in_schema=False)
+@router.post(
+    "/albums/{albumId}/photos",
+    **documented(
+        summary="Upload photos",
+        status=201,
+        meaning="Each file's outcome, in the order of the form; at least one is a new photo. A file that is alone and "
+        "refused is answered with its problem.",
+        answer=schemas.UploadedFiles,
+        example=examples.UPLOADED_FILES,
+        headers=doc.REPLAYED_HEADER,
+        also={
+            200: {
+                "description": "Each file's outcome; none is a new photo.",
+                "content": {
+                    "application/json": {
+                        "schema": doc.ref(schemas.UploadedFiles),
+                        "example": {"files": examples.UPLOADED_FILES["files"][1:]},
+                    }
+                },
+            }
+        },
+        errors=(
+            *doc.AUTHENTICATED,
+            doc.NOT_FOUND,
+            *doc.WITH_KEY,
+            MalformedRequest("The form holds no file."),
+            MalformedRequest("The file is empty.", status=422),
+            doc.SLOW,
+            TooLarge(too_large_sentence(512 * 1024**2)),
+            TooLarge("The form holds more than 1000 files, the limit for one request."),
+            UnsupportedContent("The file is a camera's RAW file; export it as JPEG (Nikon)."),
+            LingxiError("The storage did not answer."),
+        ),
+        body_content=_FORM,
+        parameters=[doc.KEY_PARAMETER],
+    ),
+)
 async def upload(request: Request, caller: Editor, album_id: AlbumIdText) -> Response:
     deps = deps_of(request)
-    album = id_of(album_id)
-    async with deps.pool.acquire(timeout=5) as connection:
-        await get_album(connection, caller.workspace_id, album)
+    album = await own_album(request, caller, album_id)
     key = idempotency_key(request)
     boundary = boundary_of(request.headers.get("content-type"))
     files: list[ReceivedPhoto] = []
     try:
         await _receive(request, deps, boundary, files, with_digest=key is not None)
-        return await _record(request, caller, album, key, files)
+        return await _record(request, caller, album.id, key, files)
     except _NothingAccepted:
         return json_answer({"files": [_outcome(file, None) for file in files]})
     finally:
@@ -101,27 +146,22 @@ async def _record(
     request: Request, caller: Caller, album_id: UUID, key: str | None, files: Sequence[ReceivedPhoto]
 ) -> Response:
     """Rows of all files that were stored, in one transaction; or the answer that the key remembers."""
-    deps = deps_of(request)
-    changes: Changes = request.app.state.changes
-    change = Change(caller.workspace_id, caller.token_id, "photo.upload", request.scope["request_id"])
-    path = request.scope["path"]
-    scope = KeyScope(caller.workspace_id, request.method, path, key) if key is not None else None
-    written = False
 
     async def work(connection: Connection) -> Done:
-        nonlocal written
         outcomes = [await _add(connection, caller.workspace_id, album_id, file) for file in files]
-        written = True
         created = any(outcome["status"] == "created" for outcome in outcomes)
         return Done(201 if created else 200, orjson.dumps({"files": outcomes}), f"album:{album_id}")
 
-    response = await changes.run_once(
-        change, scope, _fingerprint(files), work, refusal=_refusal_of_all(files)
+    return await audited_change(
+        request,
+        caller,
+        "photo.upload",
+        album_id,
+        work,
+        key=key,
+        digest=_fingerprint(files),
+        refusal=_refusal_of_all(files),
     )
-    if written:
-        deps.hints.publish_outbox()
-        deps.hints.publish_albums([album_id])
-    return response
 
 
 async def _add(
@@ -141,7 +181,7 @@ def _outcome(file: ReceivedPhoto, photo: Photo | None) -> dict[str, Any]:
         error = {"code": file.refusal.code, "message": file.refusal.message}
         return {"fileName": file.file_name, "status": "refused", "error": error}
     status = "created" if file.recorded else "exists"
-    return {"fileName": file.file_name, "status": status, "photo": photo_to_wire(photo, member=True)}
+    return {"fileName": file.file_name, "status": status, "photo": photo_wire(photo)}
 
 
 def _fingerprint(files: Sequence[ReceivedPhoto]) -> bytes:
