@@ -201,3 +201,16 @@ def exif(
             third + thumbnail if thumbnail else b"",
         ]
     )
+
+
+def heic_photo(width: int, height: int) -> bytes:
+    """A HEIC of the four corners, as a phone would write it."""
+    import io
+
+    import pillow_heif
+
+    image = corners(width, height)
+    pixels = bytes(image.write_to_memory())
+    out = io.BytesIO()
+    pillow_heif.from_bytes("RGB", (width, height), pixels).save(out, quality=80)
+    return out.getvalue()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lingxi.cli.exits import Exit, usage
+from lingxi.cli.exits import CommandError, Exit, usage
 
 if TYPE_CHECKING:
     from lingxi.client import Album, Client
@@ -40,5 +40,9 @@ async def album_named(client: Client, name: str) -> Album:
 
 def make_sure(yes: bool, question: str) -> None:
     """Asks on the terminal unless it was said already; the command ends when the answer is no."""
-    if not yes and not typer.confirm(question, err=True):
-        raise typer.Exit(Exit.NOT_SUCCEEDED)
+    try:
+        sure = yes or typer.confirm(question, err=True)
+    except typer.Abort:  # nobody is there to answer
+        sure = False
+    if not sure:
+        raise CommandError("Nothing was done; with --yes it is done without asking", Exit.NOT_SUCCEEDED)
