@@ -114,7 +114,7 @@ EVENTS = ["items.queued", "task.ended"]
 
 
 async def dispatch(db: Database, task: UUID) -> object:
-    rows = await db.connection.fetch(sql("outbox/claim_due"), 20, ["demo:drill"], 1, EVENTS)
+    rows = await db.connection.fetch(sql("outbox/claim_due"), 20, ["demo:drill"], 1, EVENTS, [], [])
     ids = [row["id"] for row in rows]
     await db.connection.fetch(sql("outbox/items_of_events"), ids)
     return await db.connection.execute(sql("outbox/mark_published"), ids)

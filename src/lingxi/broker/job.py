@@ -44,11 +44,15 @@ PHOTO_OPTIONS = JobOptions(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to add. `id`: letters, digits, '-' and '_', at most 200, not a whole number; `data`: JSON, ≤ 2,048 bytes."""
+    """What to add. `id`: letters, digits, '-' and '_', at most 200, not a whole number; `data`: JSON, ≤ 2,048 bytes.
+
+    `priority` is BullMQ's, from 0 (first) to 2²¹ − 1; None: the one that all are added with.
+    """
 
     id: str
     data: bytes
     options: JobOptions = ITEM_OPTIONS
+    priority: int | None = None
 
 
 def photo_job(photo_id: UUID, album_id: UUID) -> Job:

@@ -78,7 +78,7 @@ class BullQueue:
 
         Raises JobRejected for the first job that cannot be added (others may have been), BrokerUnavailable.
         """
-        kind, add = ITEM_OPTIONS, self._templates.adder(priority, timestamp_ms)
+        as_last, add = (ITEM_OPTIONS, priority), self._templates.adder(priority, timestamp_ms)
         for start in range(0, len(jobs), MAX_JOBS_PER_WRITE):
             chunk = jobs[start : start + MAX_JOBS_PER_WRITE]
             calls = []
@@ -87,8 +87,9 @@ class BullQueue:
                     raise JobRejected(job.id, "not a job id")
                 if len(job.data) > MAX_DATA_BYTES:
                     raise JobRejected(job.id, f"{len(job.data)} bytes of data, at most {MAX_DATA_BYTES}")
-                if job.options is not kind:
-                    kind, add = job.options, self._templates.adder(priority, timestamp_ms, job.options)
+                own = priority if job.priority is None else job.priority
+                if (job.options, own) != as_last:
+                    as_last, add = (job.options, own), self._templates.adder(own, timestamp_ms, job.options)
                 calls.append(add(job.id.encode(), job.data))
             for job, reply in zip(chunk, await self._run(calls), strict=True):
                 if isinstance(reply, hiredis.ReplyError):
@@ -214,6 +215,12 @@ class BullQueue:
     async def waiting(self) -> int:
         """How many jobs wait, in any of BullMQ's three places."""
         return sum(_whole(reply) for reply in await self._run([], then=self._templates.lengths, then_count=3))
+
+    async def line(self) -> tuple[int, int | None]:
+        """How many jobs wait, and the priority of the prioritized one that is first in line."""
+        *lengths, first = await self._run([], then=self._templates.line, then_count=4)
+        scored = _listed(first)
+        return sum(_whole(length) for length in lengths), int(float(scored[1])) >> 32 if scored else None
 
     async def exist(self, job_ids: Sequence[str]) -> list[bool]:
         """Which of these jobs Redis still holds, in whatever state."""

@@ -64,6 +64,8 @@ class Templates:
             command(count, self._key(state))
             for count, state in ((b"LLEN", "wait"), (b"ZCARD", "prioritized"), (b"LLEN", "paused"))
         )
+        # BullMQ's score of a job: its priority × 2³², and a counter.
+        self.line = self.lengths + command(b"ZRANGE", self._key("prioritized"), b"0", b"0", b"WITHSCORES")
         self.ring = command(b"ZADD", self.marker, b"0", b"0")
 
     # ── one command each ─────────────────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from lingxi import names
 from lingxi.broker.client import api_client
@@ -26,15 +27,24 @@ from lingxi.db.session import Connection, Record, connect, is_conflict, is_unava
 from lingxi.domain.backoff import backoff_seconds
 from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
+from lingxi.outbox.counts import Round, Totals
 from lingxi.outbox.events import Prepared, prepare_alone, queue_of
+from lingxi.outbox.fairness import Fairness
 from lingxi.outbox.jobs import jobs_of_event
 from lingxi.outbox.sender import Delivered, JobSender, Parcel
+from lingxi.services.workspace_caps import satisfied_workspaces
 
 log = get_logger("outbox.dispatcher")
 
 HANDLED_TYPES = names.EVENT_TYPES
 _RESERVE_SECONDS = 1.0  # of a round's time, for a PING and the commit: sending stops so long before its end
+RESERVED_PART = (
+    10  # one in so many of a queue's waiting jobs may only be of a workspace that has no other there
+)
 _DRAINING_PAUSE_SECONDS = 0.05  # between two looks at a full queue that workers are emptying
+
+Flow = tuple[str, UUID | None]  # the events of one workspace for one queue
+Held = tuple[str | None, UUID | None]  # None as queue: all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,36 +60,6 @@ class DispatcherConfig:
     retry_base_seconds: float = 1.0
     retry_cap_seconds: float = 300.0
     name: str = "dispatcher"
-
-
-@dataclass(slots=True)
-class Round:
-    """What one round did. `paused` says which server cannot serve; `full` that there may be more at once."""
-
-    leader: bool = False
-    claimed: int = 0
-    published: int = 0
-    jobs: int = 0
-    charged: int = 0
-    dead_lettered: int = 0
-    held_back: int = 0
-    full: bool = False
-    paused: str | None = None
-
-
-@dataclass(slots=True)
-class Totals:
-    """Since the start; only the dispatcher's loop writes, any thread may read."""
-
-    rounds: int = 0
-    published: int = 0
-    jobs: int = 0
-    charged: int = 0
-    dead_lettered: int = 0
-    pauses: int = 0
-    paused: str | None = None
-    last_round_at: float = 0.0
-    """`time.monotonic()` at the end of the last round, paused or not."""
 
 
 class Dispatcher:
@@ -101,7 +81,8 @@ class Dispatcher:
         self._wake = asyncio.Event()
         self._stopping = False
         self._one_by_one = 0  # so many rounds of a single event are to come: a whole one was too slow
-        self._needed_room: dict[str, int] = {}  # queue → jobs of the event that found no room
+        self._needed_room: dict[Flow, int] = {}  # jobs of the event that found no room
+        self._fairness = Fairness()
         self._waiting: dict[str, int] = {}
         self._draining = False
 
@@ -158,8 +139,10 @@ class Dispatcher:
         try:
             await self._round(done, loop.time() + names.DISPATCH_TIMEOUT_SECONDS - _RESERVE_SECONDS)
         except BrokerUnavailable as error:
+            self._fairness.undo()
             done = Round(leader=done.leader, paused=f"Redis: {error}")
         except Exception as error:
+            self._fairness.undo()
             self._drop_connection()
             if is_unavailable(error) or is_conflict(error):
                 done = Round(leader=done.leader, paused=f"PostgreSQL: {error or type(error).__name__}")
@@ -175,12 +158,19 @@ class Dispatcher:
         done.leader = await self._lock.acquire()
         if not done.leader:
             return
-        roomy = await self._queues_with_room()
+        roomy, held = await self._look_for_room()
         connection = await self._connected()
         limit = 1 if self._one_by_one else names.EVENTS_PER_ROUND
         async with connection.transaction():
+            held += [(None, workspace) for workspace in await satisfied_workspaces(connection)]
             rows = await connection.fetch(
-                sql("outbox/claim_due"), limit, roomy, names.PAYLOAD_VERSION, list(HANDLED_TYPES)
+                sql("outbox/claim_due"),
+                limit,
+                roomy,
+                names.PAYLOAD_VERSION,
+                list(HANDLED_TYPES),
+                [queue for queue, _ in held],
+                [workspace for _, workspace in held],
             )
             await failpoints.reach("outbox.after_claim")
             done.claimed = len(rows)
@@ -196,28 +186,39 @@ class Dispatcher:
         self._hints.publish_albums(prepared.changed_albums)
         self._settle(delivered, done, limit)
 
-    async def _queues_with_room(self) -> list[str]:
-        """Queues of this deployment that take an event now."""
-        before, self._waiting = self._waiting, await self._sender.waiting()
-        limit = self.config.waiting_limit
-        full = set()
-        for queue, waiting in self._waiting.items():
-            if waiting >= limit or 0 < waiting > limit - self._needed_room.get(queue, 0):
-                full.add(queue)
-            else:
-                self._needed_room.pop(queue, None)
-        self._draining = any(self._waiting[queue] < before.get(queue, 0) for queue in full)
-        return [queue for queue in self._waiting if queue not in full]
+    async def _look_for_room(self) -> tuple[list[str], list[Held]]:
+        """Queues of this deployment that take an event now; and workspaces whose next one has no room in one of them yet."""
+        lines = await self._sender.lines()
+        self._fairness.begin({queue: first for queue, (_, first) in lines.items()})
+        before, self._waiting = self._waiting, {queue: waiting for queue, (waiting, _) in lines.items()}
+        full = {queue for queue, waiting in self._waiting.items() if waiting >= self.config.waiting_limit}
+        self._needed_room = {
+            flow: jobs for flow, jobs in self._needed_room.items() if not self._has_room(*flow, jobs)
+        }
+        held: list[Held] = [*self._needed_room]
+        waited_for = full | {queue for queue, _ in self._needed_room}
+        self._draining = any(self._waiting.get(queue, 0) < before.get(queue, 0) for queue in waited_for)
+        return [queue for queue in self._waiting if queue not in full], held
+
+    def _has_room(self, queue: str, workspace: UUID | None, jobs: int) -> bool:
+        """A tenth of the room is for workspaces that have nothing waiting there. An event that is alone always has room."""
+        waiting, limit = self._waiting.get(queue, 0), self.config.waiting_limit
+        if self._fairness.waits(queue, workspace):
+            limit -= limit // RESERVED_PART
+        return not waiting or waiting + jobs <= limit
 
     async def _prepare(self, connection: Connection, rows: Sequence[Record], done: Round) -> Prepared:
         """The parcels of the events that have room, and what becomes of those that need none."""
         prepared = Prepared()
         sendable: list[Record] = []
-        held: set[str] = set()
+        held: set[Flow] = set()
         for row in rows:
             queue, jobs = queue_of(row), row["item_count"] or 1
-            if queue is not None and (queue in held or not self._make_room(queue, jobs)):
-                held.add(queue)  # in order: a small event behind a big one must not pass it for ever
+            flow = (queue or "", row["workspace_id"])
+            if queue is not None and (flow in held or not self._make_room(queue, row["workspace_id"], jobs)):
+                held.add(
+                    flow
+                )  # in order: a small event behind a big one of its workspace must not pass it for ever
                 done.held_back += 1
             elif row["type"] == names.EVENT_ITEMS_QUEUED:
                 sendable.append(row)
@@ -235,18 +236,21 @@ class Dispatcher:
                 items[item["event_id"]].append(item)
         for row in sendable:
             if waiting := items[row["id"]]:
-                jobs = jobs_of_event(row["id"], row["task_id"], (item["position"] for item in waiting))
+                positions = [item["position"] for item in waiting]
+                numbers = self._fairness.place(
+                    row["queue"], row["priority"], row["workspace_id"], len(positions)
+                )
+                jobs = jobs_of_event(row["id"], row["task_id"], positions, numbers)
                 parcel = Parcel(row["id"], row["queue"], row["priority"], jobs, waiting[0]["now_ms"])
                 prepared.parcels.append(parcel)
             else:  # cancelled, or claimed by way of an earlier job
                 prepared.published.append(row["id"])
 
-    def _make_room(self, queue: str, jobs: int) -> bool:
-        waiting = self._waiting.get(queue, 0)
-        if waiting and waiting + jobs > self.config.waiting_limit:
-            self._needed_room[queue] = jobs
+    def _make_room(self, queue: str, workspace: UUID | None, jobs: int) -> bool:
+        if not self._has_room(queue, workspace, jobs):
+            self._needed_room[queue, workspace] = jobs
             return False
-        self._waiting[queue] = waiting + jobs
+        self._waiting[queue] = self._waiting.get(queue, 0) + jobs
         return True
 
     async def _write_down(
@@ -277,6 +281,8 @@ class Dispatcher:
         done.published, done.jobs = len(published), delivered.jobs
 
     def _settle(self, delivered: Delivered, done: Round, limit: int) -> None:
+        if delivered.stopped:
+            self._fairness.undo()
         if delivered.unavailable is not None:
             done.paused = f"Redis: {delivered.unavailable}"
         elif delivered.timed_out:

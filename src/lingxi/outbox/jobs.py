@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from uuid import UUID
 
 from lingxi import names
 from lingxi.broker.queue import Job
 
 
-def jobs_of_event(event_id: int, task_id: UUID, positions: Iterable[int]) -> list[Job]:
-    """The jobs of these items; their data are ids and nothing else.
+def jobs_of_event(
+    event_id: int, task_id: UUID, positions: Sequence[int], numbers: Sequence[int | None]
+) -> list[Job]:
+    """The jobs of these items, each with the number of its turn; their data are ids and nothing else.
 
     A job's id is new for each event, so for each round and each dispatch: BullMQ ignores a job whose id it still keeps.
     An item's id is its task's with the position in the last 16 bits: written as text, since making a UUID of each costs
@@ -19,6 +21,8 @@ def jobs_of_event(event_id: int, task_id: UUID, positions: Iterable[int]) -> lis
     prefix = str(task_id)[:-4]
     head = f'{{"v":{names.PAYLOAD_VERSION},"eventId":"{event_id}","taskId":"{task_id}","itemId":"'
     return [
-        Job(f"{event_id}-{item}", f'{head}{item}"}}'.encode())
-        for item in (f"{prefix}{position:04x}" for position in positions)
+        Job(
+            f"{event_id}-{prefix}{position:04x}", f'{head}{prefix}{position:04x}"}}'.encode(), priority=number
+        )
+        for position, number in zip(positions, numbers, strict=True)
     ]

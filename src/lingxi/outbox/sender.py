@@ -53,16 +53,16 @@ class JobSender:
         self._shared = SharedConnection(connect, name)
         self._queues = {queue: BullQueue(queue, self._shared, token=name) for queue in queues}
 
-    async def waiting(self) -> dict[str, int]:
-        """Jobs that wait in each queue. Raises BrokerUnavailable."""
+    async def lines(self) -> dict[str, tuple[int, int | None]]:
+        """For each queue how many jobs wait, and the number of the first in line. Raises BrokerUnavailable."""
         queues = list(self._queues)
-        counts = await asyncio.gather(
-            *(self._queues[queue].waiting() for queue in queues), return_exceptions=True
+        lines = await asyncio.gather(
+            *(self._queues[queue].line() for queue in queues), return_exceptions=True
         )
-        for count in counts:
-            if isinstance(count, BaseException):
-                raise count
-        return {queue: count for queue, count in zip(queues, counts, strict=True) if isinstance(count, int)}
+        for line in lines:
+            if isinstance(line, BaseException):
+                raise line
+        return {queue: line for queue, line in zip(queues, lines, strict=True) if isinstance(line, tuple)}
 
     async def send(self, parcels: Sequence[Parcel], *, deadline: float) -> Delivered:
         """Add all jobs, those of one priority and queue together. `deadline` is in the loop's time."""

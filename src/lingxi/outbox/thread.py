@@ -11,7 +11,8 @@ import threading
 import uvloop
 
 from lingxi.observability.logging import get_logger
-from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig, Totals
+from lingxi.outbox.counts import Totals
+from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
 
 log = get_logger("outbox.thread")
 

@@ -217,7 +217,7 @@ async def test_the_board_shows_our_queue_as_it_is(make_queue: MakeQueue, node: N
 
     ours = make_queue("host-1/abc")
     task_id = new_task_id()
-    jobs = jobs_of_event(42, task_id, range(1, 8))
+    jobs = jobs_of_event(42, task_id, range(1, 8), [None] * 7)
     now_ms = int(time.time() * 1000)
     await ours.add_many(jobs[:3], priority=1, timestamp_ms=now_ms)
     await ours.add_many(jobs[3:6], priority=2, timestamp_ms=now_ms)

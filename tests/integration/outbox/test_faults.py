@@ -231,7 +231,7 @@ async def test_after_ten_attempts_an_event_is_a_dead_letter(
     dispatcher: Dispatcher, submit: Submit, pool: Pool, queue: BullQueue
 ) -> None:
     await submit(1)
-    await pool.execute("update outbox_events set queue = 'no:such'")
+    await pool.execute("update outbox_events set queue = 'no such'")
     waits = []
     for attempt in range(1, 11):
         await submit(1)
@@ -246,7 +246,7 @@ async def test_after_ten_attempts_an_event_is_a_dead_letter(
     # half to all of 1, 2, 4 … 300 s, less what the machine took since
     assert all(min(2**n, 300) * 0.5 - 3 < wait <= min(2**n, 300) for n, wait in enumerate(waits)), waits
     assert row["last_error"] == "dead_lettered" and row["published_at"] is None
-    assert row["error_detail"] == "there is no queue 'no:such'"
+    assert row["error_detail"] == "there is no queue 'no such'"
     await make_due(pool)
     assert (await dispatcher.run_once()).claimed == 0, "nobody tries it again"
     assert len(await drain(queue)) == 10
@@ -306,9 +306,9 @@ async def test_the_sender_tells_slow_from_away(
 
     proxy = proxy_to(redis_url)
     loop = asyncio.get_running_loop()
-    parcels = [Parcel(n, "demo:drill", 1, jobs_of_event(n, new_task_id(), [1]), 1) for n in (1, 2)]
+    parcels = [Parcel(n, "demo:drill", 1, jobs_of_event(n, new_task_id(), [1], [1]), 1) for n in (1, 2)]
     sender = JobSender(["demo:drill"], redis_url, connection_factory(proxy.url(redis_url)), name="x")
-    await sender.waiting()
+    await sender.lines()
     proxy.stall()
     delivered = await sender.send(parcels, deadline=loop.time() + 0.2)
     assert delivered.timed_out and not delivered.guilty and not delivered.sent

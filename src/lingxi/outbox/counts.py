@@ -1,0 +1,33 @@
+"""What the dispatcher did: in one round, and since its start."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Round:
+    """What one round did. `paused` says which server cannot serve; `full` that there may be more at once."""
+
+    leader: bool = False
+    claimed: int = 0
+    published: int = 0
+    jobs: int = 0
+    charged: int = 0
+    dead_lettered: int = 0
+    held_back: int = 0
+    full: bool = False
+    paused: str | None = None
+
+
+@dataclass(slots=True)
+class Totals:
+    """Since the start; only the dispatcher's loop writes, any thread may read."""
+
+    rounds: int = 0
+    published: int = 0
+    jobs: int = 0
+    charged: int = 0
+    dead_lettered: int = 0
+    pauses: int = 0
+    paused: str | None = None
+    last_round_at: float = 0.0
+    """`time.monotonic()` at the end of the last round, paused or not."""

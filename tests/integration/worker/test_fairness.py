@@ -1,0 +1,131 @@
+"""Whose items are taken first, and how many of one workspace may run: with a dispatcher, Redis and a worker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
+from lingxi.outbox.fairness import QUANTUM
+from lingxi.services.submit_task import NewTask, submit_task
+from lingxi.services.workspace_caps import list_caps, set_cap
+from lingxi.services.workspaces import create_workspace
+from tests.support.waiting import wait_until
+from tests.support.work import Work, drills
+
+SLOTS = 4
+
+
+@pytest.fixture
+async def other(work: Work) -> Work:
+    return await beside(work)
+
+
+async def beside(work: Work) -> Work:
+    """A second workspace on the same servers."""
+    async with work.pool.acquire() as connection:
+        workspace = await create_workspace(connection, "other")
+    assert workspace is not None
+    return replace(work, workspace_id=workspace.id)
+
+
+async def submit_parts(
+    work: Work, count: int, *, duration_ms: int, per_event: int, priority: int = 1
+) -> UUID:
+    """A task of so many drills, in events of `per_event`."""
+    inputs = [json.dumps({"durationMs": duration_ms})] * count
+    new = NewTask(work.workspace_id, "demo:drill", priority, [None] * count, inputs)
+    async with work.pool.acquire() as connection, connection.transaction():
+        return (await submit_task(connection, new, items_per_event=per_event)).id
+
+
+async def overtakers(work: Work, big: UUID, small: UUID) -> int:
+    """How many items of `big` were started after `small` was submitted and before its last item was."""
+    query = """select count(*) from media_task_items i where i.task_id = $1
+                  and i.started_at > (select created_at from media_tasks where id = $2)
+                  and i.started_at < (select max(started_at) from media_task_items where task_id = $2)"""
+    found: int = await work.pool.fetchval(query, big, small)
+    return found
+
+
+async def test_ten_items_beside_thousands_start_at_once(work: Work, other: Work) -> None:
+    async with work.worker(concurrency={"demo:drill": SLOTS}):
+        big = await submit_parts(work, 3_000, duration_ms=20, per_event=500)
+        await work.running(big, SLOTS)
+        small = await other.submit(*drills(10, durationMs=20))
+        await other.ended(small)
+        assert await overtakers(work, big, small) <= 10 + 4 * QUANTUM + 2 * SLOTS
+        assert not (await work.task(big))["finished_at"]
+        async with work.pool.acquire() as connection:
+            await connection.execute("select cancel_task($1, $2)", work.workspace_id, big)
+
+
+async def test_a_full_queue_has_room_for_who_has_nothing_there(
+    pool: asyncpg.Pool[asyncpg.Record], database_url: str, redis_url: str
+) -> None:
+    work = await Work.begin(pool, database_url, redis_url)
+    other = await beside(work)
+    dispatcher = Dispatcher(DispatcherConfig(database_url, redis_url, waiting_limit=100))
+    big = await submit_parts(work, 400, duration_ms=0, per_event=20)
+    while (await dispatcher.run_once()).published:
+        pass
+    assert (await work.queue_lengths())["prioritized"] == 80, (
+        "a tenth of the room is kept, an event is sent whole"
+    )
+    small = await submit_parts(other, 10, duration_ms=0, per_event=10)
+    assert (await dispatcher.run_once()).published == 1
+    assert (await work.queue_lengths())["prioritized"] == 90
+    await dispatcher.close()
+    sent = await pool.fetch("select task_id from outbox_events where published_at is not null")
+    assert [row["task_id"] for row in sent].count(small) == 1
+    assert [row["task_id"] for row in sent].count(big) == 4
+
+
+async def test_a_cap_bounds_what_runs_at_once(work: Work, other: Work) -> None:
+    async with work.pool.acquire() as connection:
+        await set_cap(connection, work.workspace_id, 2)
+    async with work.worker(concurrency={"demo:drill": 10}), other.worker(concurrency={"demo:drill": 10}):
+        capped = await work.submit(*drills(9, durationMs=60))
+        free = await other.submit(*drills(20, durationMs=60))
+        await other.ended(free)
+        assert not (await work.task(capped))["finished_at"], "the others did not wait for it"
+        await work.ended(capped, 60)
+    assert await most_at_once(work, capped) <= 2
+    assert await most_at_once(work, free) > 2
+    assert [item["attempt"] for item in await work.items(capped)] == [1] * 9
+
+
+async def test_a_cap_that_is_lifted_holds_nobody(work: Work) -> None:
+    async with work.pool.acquire() as connection:
+        await set_cap(connection, work.workspace_id, 1)
+        await set_cap(connection, work.workspace_id, 3)
+    async with work.worker(concurrency={"demo:drill": 20}):
+        task_id = await work.submit(*drills(20, durationMs=1_500))
+        await work.running(task_id, 3)
+        async with work.pool.acquire() as connection:
+            (cap,) = await list_caps(connection)
+            assert (cap.name, cap.max_running, cap.running) == ("work", 3, 3)
+            await set_cap(connection, work.workspace_id, None)
+            assert await list_caps(connection) == []
+        await wait_until(lambda: _runs_more(work, task_id), 30, "more than three run")
+        await work.ended(task_id, 60)
+
+
+async def _runs_more(work: Work, task_id: UUID) -> bool:
+    return (await work.states(task_id)).count("running") > 3
+
+
+async def most_at_once(work: Work, task_id: UUID) -> int:
+    """The largest number of a task's items that ran at the same time, by the database's clock."""
+    moments = []
+    for item in await work.items(task_id):
+        moments += [(item["started_at"], 1), (item["finished_at"], -1)]
+    running = most = 0
+    for _, change in sorted(moments, key=lambda moment: (moment[0], moment[1])):
+        running += change
+        most = max(most, running)
+    return most
