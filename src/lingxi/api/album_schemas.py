@@ -38,7 +38,7 @@ class NewAlbum(Wire):
 
 
 class AlbumChange(Wire):
-    """What is not named stays as it is."""
+    """What is not named, or null, stays as it is."""
 
     name: str | None = Field(default=None, min_length=1, max_length=MAX_ALBUM_NAME)
     originals_shared: bool | None = None

@@ -97,9 +97,7 @@ REPLAYED_HEADER = {
 }
 EMPTY_BODY = {"application/json": {"schema": {"type": "object", "maxProperties": 0}, "example": {}}}
 LOCATION_HEADER = {"Location": {"description": "Where it is.", "schema": {"type": "string"}}}
-BYTES = {
-    "application/octet-stream": {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}
-}
+BYTES = {"image/*": {"schema": {"type": "string", "contentMediaType": "image/*"}}}
 BYTES_HEADERS = {
     "ETag": {"description": "Strong: the SHA-256 of the bytes.", "schema": {"type": "string"}},
     "Accept-Ranges": {"schema": {"type": "string", "const": "bytes"}},

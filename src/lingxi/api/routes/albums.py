@@ -26,7 +26,7 @@ from lingxi.api.paging import DEFAULT_LIMIT, Cursors, CursorText, Limit
 from lingxi.api.reading import read_json, read_nothing, refuse_unknown_query, validated
 from lingxi.api.signing import Signer
 from lingxi.db.session import Connection
-from lingxi.domain.errors import Conflict, FieldError, LingxiError, SchemaError
+from lingxi.domain.errors import Conflict, LingxiError, SchemaError
 from lingxi.domain.photos import Album, album_to_wire
 from lingxi.domain.wire import task_to_wire
 from lingxi.services.album_stats import album_stats
@@ -136,6 +136,7 @@ async def show(request: Request, album_id: AlbumIdText) -> Response:
     "/albums/{albumId}",
     **documented(
         summary="Rename an album, or say whether its share links may fetch originals",
+        meaning="The album as it is now. What is not named, or null, stays as it is.",
         answer=schemas.Album,
         example=examples.ALBUM,
         errors=(*doc.AUTHENTICATED, doc.NOT_FOUND, *doc.WITH_BODY),
@@ -147,8 +148,7 @@ async def change(request: Request, caller: Editor, album_id: AlbumIdText) -> Res
     found = await own_album(request, caller, album_id)
     asked = validated(_CHANGE, await read_json(request))
     if asked.name is None and asked.originals_shared is None:
-        why = "it must name what to change: `name`, `originalsShared` or both"
-        raise SchemaError(f"The body: {why}.", [FieldError("", why)])
+        return await show(request, album_id)
 
     async def work(connection: Connection) -> Done:
         album = await change_album(
