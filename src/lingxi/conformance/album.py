@@ -89,11 +89,12 @@ class Album:
         else:
             await self.call("POST", f"/photos/{photo_id}/{verb}")
 
-    async def rename(self, name: str | None = None) -> str:
-        """A new name, one that no other change has given; answers it."""
-        name = name or f"named {uuid4().hex}"
-        await self.server.call("PATCH", f"/albums/{self.id}", json={"name": name})
-        return name
+    async def rename(self) -> Json:
+        """A new name, one that no other change has given; answers the album with the number of this change as `cursor`."""
+        album: Json = await self.server.call(
+            "PATCH", f"/albums/{self.id}", json={"name": f"named {uuid4().hex}"}
+        )
+        return album
 
     async def delete(self) -> None:
         await self.server.call("DELETE", f"/albums/{self.id}")
@@ -167,16 +168,16 @@ class Album:
         self, stream: StreamConnection, model: AlbumModel, timeout_seconds: float = 30
     ) -> list[int]:
         """The same on an open stream."""
-        name = await self.rename()
-        numbers: list[int] = []
+        last = (await self.rename())["cursor"]
+        numbers = [0]
         async with asyncio.timeout(timeout_seconds):
-            while model.album is None or model.album.get("name") != name:
+            while numbers[-1] < last:  # a later change of the album may stand for this one
                 frame = await stream.next(timeout_seconds)
                 if frame is None:
                     raise Refused("the feed ended by itself")
                 model.apply(frame)
                 numbers += [frame.number] if frame.id is not None else []
-        return numbers
+        return numbers[1:]
 
 
 def _as(guest: Guest | None) -> dict[str, Any]:
