@@ -83,6 +83,7 @@ class Dispatcher:
         self._one_by_one = 0  # so many rounds of a single event are to come: a whole one was too slow
         self._needed_room: dict[Flow, int] = {}  # jobs of the event that found no room
         self._fairness = Fairness()
+        self._sending: set[Flow] = set()  # of this round
         self._waiting: dict[str, int] = {}
         self._draining = False
 
@@ -189,6 +190,7 @@ class Dispatcher:
     async def _look_for_room(self) -> tuple[list[str], list[Held]]:
         """Queues of this deployment that take an event now; and workspaces whose next one has no room in one of them yet."""
         lines = await self._sender.lines()
+        self._sending.clear()
         self._fairness.begin({queue: first for queue, (_, first) in lines.items()})
         before, self._waiting = self._waiting, {queue: waiting for queue, (waiting, _) in lines.items()}
         full = {queue for queue, waiting in self._waiting.items() if waiting >= self.config.waiting_limit}
@@ -203,7 +205,7 @@ class Dispatcher:
     def _has_room(self, queue: str, workspace: UUID | None, jobs: int) -> bool:
         """A tenth of the room is for workspaces that have nothing waiting there. An event that is alone always has room."""
         waiting, limit = self._waiting.get(queue, 0), self.config.waiting_limit
-        if self._fairness.waits(queue, workspace):
+        if (queue, workspace) in self._sending or self._fairness.waits(queue, workspace):
             limit -= limit // RESERVED_PART
         return not waiting or waiting + jobs <= limit
 
@@ -251,6 +253,7 @@ class Dispatcher:
             self._needed_room[queue, workspace] = jobs
             return False
         self._waiting[queue] = self._waiting.get(queue, 0) + jobs
+        self._sending.add((queue, workspace))
         return True
 
     async def _write_down(
