@@ -23,7 +23,7 @@ from lingxi.services.publish_photo import Made, publish_photo
 from lingxi.services.put_object import put_object, receive_object
 from lingxi.services.steer_photo import delete_photo, hide_photo, recall_photo
 from lingxi.storage import ObjectMissing, StorageUnavailable
-from tests.integration.storage.places import LIMIT, FolderPlace, Place, chunks_of, read
+from tests.integration.storage.places import LIMIT, BucketPlace, FolderPlace, Place, chunks_of, read
 from tests.support.waiting import wait_until
 
 Pool = asyncpg.Pool
@@ -147,6 +147,18 @@ async def test_what_a_row_names_is_never_touched(stage: Stage) -> None:
     for photo in (published, hidden, waiting):
         assert await read(stage.place.storage, photo.storage_key)
     assert await read(stage.place.storage, "media:archive/a.jpg") == b"media"
+
+
+async def test_what_others_put_into_our_bucket_is_not_ours(stage: Stage) -> None:
+    """A content-addressed backup may look just like our keys."""
+    if not isinstance(stage.place, BucketPlace):
+        return  # a folder is ours alone
+    prefix = stage.place.prefix
+    names = [f"{prefix}/objects/{uuid.uuid4().hex}", f"{prefix}/{ROOT}albums/a/variants/p/1/a.jpg"]
+    for name in [*names, f"{prefix}/incoming/a1", f"{prefix}/lingxi/notes.txt"]:
+        stage.place.beside(name, b"somebody's")
+    assert await stage.collect() == {}
+    assert len(await stage.files()) == 4
 
 
 async def test_an_orphan_waits_in_the_trash_folder_and_is_removed_then(stage: Stage) -> None:
