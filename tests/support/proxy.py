@@ -30,7 +30,7 @@ class CuttingProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flow: asyncio.Event
         self._cut_after_bytes: int | None = None
-        self._cut_once_after_bytes_sent: int | None = None
+        self._refuse_after_bytes_sent: int | None = None
         self._swallow_reply_to: bytes | None = None
         self.port = 0
         self.accepted = 0
@@ -71,9 +71,9 @@ class CuttingProxy:
         """Reset each connection once so many bytes have gone from the server to the client; None: never."""
         self._do(self._set_cut_after(size_bytes))
 
-    def cut_once_after_sent(self, size_bytes: int) -> None:
-        """Reset the first connection on which so many bytes have gone from the client to the server; no other."""
-        self._do(self._set_cut_once(size_bytes))
+    def refuse_after_sent(self, size_bytes: int) -> None:
+        """Once so many bytes have gone from clients to the server, counted from now and over all connections: `refuse`."""
+        self._do(self._set_refuse_after(size_bytes))
 
     def swallow_reply_to(self, request: bytes) -> None:
         """Pass the next chunk that contains `request` on, wait for its answer, and reset instead of passing it back.
@@ -125,8 +125,16 @@ class CuttingProxy:
     async def _set_cut_after(self, size_bytes: int | None) -> None:
         self._cut_after_bytes = size_bytes
 
-    async def _set_cut_once(self, size_bytes: int) -> None:
-        self._cut_once_after_bytes_sent = size_bytes
+    async def _set_refuse_after(self, size_bytes: int) -> None:
+        self._refuse_after_bytes_sent = size_bytes
+
+    async def _count_sent(self, size_bytes: int) -> None:
+        if self._refuse_after_bytes_sent is None:
+            return
+        self._refuse_after_bytes_sent -= size_bytes
+        if self._refuse_after_bytes_sent <= 0:
+            self._refuse_after_bytes_sent = None
+            await self._refuse()
 
     async def _set_swallow(self, request: bytes) -> None:
         self._swallow_reply_to = request
@@ -190,20 +198,15 @@ class _Pair:
             await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _upwards(self) -> None:
-        sent_bytes = 0
         while data := await _read(self._reader):
             await self._proxy._flow.wait()
-            sent_bytes += len(data)
-            limit = self._proxy._cut_once_after_bytes_sent
-            if limit is not None and sent_bytes >= limit:
-                self._proxy._cut_once_after_bytes_sent = None
-                return
             wanted = self._proxy._swallow_reply_to
             if wanted is not None and wanted in data:
                 self._proxy._swallow_reply_to = None
                 self._swallow = True
             self._up_writer.write(data)
             await self._up_writer.drain()
+            await self._proxy._count_sent(len(data))
 
     async def _downwards(self) -> None:
         sent_bytes = 0
