@@ -1,0 +1,88 @@
+"""The pages of processors: every command in them runs, every result in them is one, every field is in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from lingxi.domain.errors import ITEM_CODES
+from lingxi.processors.media_probe import ProbeInput, ProbeResult
+from lingxi.processors.video_poster import PosterInput, PosterResult
+from lingxi.processors.video_transcode import TranscodeInput, TranscodeResult
+from tests.e2e.conftest import Up
+from tests.support.clips import Sound, clip
+from tests.support.pictures import picture
+from tests.support.processes import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS: dict[str, tuple[type[BaseModel], type[BaseModel]]] = {
+    "media-probe": (ProbeInput, ProbeResult),
+    "video-poster": (PosterInput, PosterResult),
+    "video-transcode": (TranscodeInput, TranscodeResult),
+}
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / "processors" / f"{name}.md").read_text("utf-8")
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page(name), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a reader has at hand: a video, a photo and `lingxi`."""
+    made = tmp_path_factory.mktemp("reader")
+    data = clip(container="mov", sound=Sound(), rotation=(270.0, False, False))
+    (made / "clip.mov").write_bytes(data)
+    (made / "another.mov").write_bytes(data)
+    (made / "photo.jpg").write_bytes(picture("jpeg", 300, 200, orientation=6))
+    program = made / "bin" / "lingxi"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m lingxi "$@"\n')
+    program.chmod(0o755)
+    return made
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_command_of_a_page_runs(up: Up, folder: Path, name: str) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is needed for the pages' examples")
+    env = {**environment(**up.env), "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    script = "\n".join(blocks(name, "sh"))
+    done = subprocess.run(
+        ["sh", "-eu"], input=script, cwd=folder, env=env, capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    ends = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("data: {")]
+    assert ends[-1]["status"] == "succeeded", done.stdout[-3000:]
+    assert re.search(r"^succeeded: (\d) of \1 done$", done.stdout, re.MULTILINE), done.stdout[-2000:]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_result_of_a_page_is_one(name: str) -> None:
+    shown = blocks(name, "json")
+    assert shown
+    for text in shown:
+        result = MODELS[name][1].model_validate_json(text)
+        assert json.loads(result.model_dump_json(by_alias=True)) == json.loads(text)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_field_and_code_is_on_the_page(name: str) -> None:
+    text = page(name)
+    for alias in MODELS[name][0].model_json_schema(by_alias=True)["properties"]:
+        assert f"| `{alias}` |" in text
+    codes: Any = re.findall(r"`([a-z]+_[a-z_]+)`", text.partition("## Codes")[2].partition("## Examples")[0])
+    assert codes
+    assert set(codes) <= set(ITEM_CODES)
