@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from benchmarks import growth, items, live, photos, sse, submit
+from benchmarks import growth, items, live, photos, sse, submit, video
 from benchmarks.options import Options
 from benchmarks.report import Report
 
@@ -17,6 +17,7 @@ BENCHES: dict[str, Callable[[Options], Awaitable[Report]]] = {
     "growth": growth.run,
     "photos": photos.run,
     "live": live.run,
+    "video": video.run,
 }
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.programs import need_program
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -46,6 +48,15 @@ def test_live() -> None:
     body = run_quick("live")
     assert body["lingxi"]["idle"]["uploads"] == body["lingxi"]["reprocess"]["uploads"] == 4
     assert {"stored", "started", "committed", "firstFrame"} <= set(body["lingxi"]["stagesMilliseconds"])
+
+
+@pytest.mark.slow
+def test_video_beside_ffmpeg() -> None:
+    """Both sides make the same file, as near as two versions of x264 do."""
+    need_program("ffmpeg", "as the peer of the benchmark")
+    body = run_quick("video")
+    assert set(body["peers"]) == {"ffmpeg"}
+    assert body["lingxi"]["360p30 to 360p"]["peakMegabytes"]["median"] > 0
 
 
 @pytest.mark.slow
