@@ -44,7 +44,6 @@ class Progress:
     def flush(self) -> None:
         """The attempt ends: say what waits, and nothing after it."""
         if self._timer is not None:
-            self._timer.cancel()
             self._send()
 
     def _take(self, said: Said) -> None:
@@ -56,7 +55,9 @@ class Progress:
             self._timer = self._loop.call_later(wait_seconds, self._send)
 
     def _send(self) -> None:
-        self._timer = None
+        if self._timer is not None:  # it may be about to fire: its word goes out now
+            self._timer.cancel()
+            self._timer = None
         said, self._latest = self._latest, None
         if said is None or said == self._last:
             return
