@@ -149,8 +149,15 @@ class _Scene:
         if outcome["status"] != "created":
             raise RuntimeError(f"an upload was answered {outcome}")
         self.uploaded.append(outcome["photo"]["id"])
-        async with asyncio.timeout(FRAME_SECONDS):
-            return (await self._frame_of(outcome["photo"]["id"]) - began) * 1e3
+        photo_id = outcome["photo"]["id"]
+        try:
+            async with asyncio.timeout(FRAME_SECONDS):
+                return (await self._frame_of(photo_id) - began) * 1e3
+        except TimeoutError:
+            photo = await self.album.call("GET", f"/photos/{photo_id}")
+            raise RuntimeError(
+                f"no frame of a photo came within {FRAME_SECONDS:g} s; it is {photo}"
+            ) from None
 
     def _frame_of(self, photo_id: str) -> "asyncio.Future[float]":
         return self._shown.setdefault(photo_id, asyncio.get_running_loop().create_future())
