@@ -114,8 +114,7 @@ def forbid(
     """Take that back. What was registered stays."""
     from lingxi.services.object_prefixes import forbid_prefix
 
-    if not _steer(workspace, "storage.forbid", prefix, forbid_prefix, data_dir):
-        raise CommandError(f"{workspace} was not allowed {prefix}", Exit.REFUSED, 40401)
+    _steer(workspace, "storage.forbid", prefix, forbid_prefix, data_dir)
     output = Output(as_json)
     output.say(f"{workspace} may register nothing more below {prefix}")
     output.result({"workspace": workspace, "prefix": prefix})
@@ -138,18 +137,20 @@ def allowed(
     output.result({"prefixes": prefixes})
 
 
-def _steer(workspace: str, verb: str, prefix: str, change: Callable[..., Awaitable[T]], data_dir: Path) -> T:
-    async def run(connection: Connection) -> T:
+def _steer(
+    workspace: str, verb: str, prefix: str, change: Callable[..., Awaitable[object]], data_dir: Path
+) -> None:
+    async def run(connection: Connection) -> None:
         from lingxi.services.record_audit import record_audit
 
         workspace_id = await _workspace_id(connection, workspace)
-        changed = await change(connection, workspace_id, prefix)
+        if await change(connection, workspace_id, prefix) is False:
+            raise CommandError(f"{workspace} was not allowed {prefix}", Exit.REFUSED, 40401)
         await record_audit(
             connection, workspace_id=workspace_id, actor=None, verb=verb, target=prefix, request_id=None
         )
-        return changed
 
-    return beside_the_database(data_dir, run)
+    beside_the_database(data_dir, run)
 
 
 async def _workspace_id(connection: Connection, name_or_id: str) -> Any:
