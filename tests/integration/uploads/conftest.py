@@ -11,6 +11,7 @@ import pytest
 
 from lingxi.api.limits import Limits
 from lingxi.services.albums import create_album
+from lingxi.storage import Storage
 from tests.integration.api.harness import World, make_world, open_api
 from tests.integration.uploads.stage import Stage
 
@@ -44,12 +45,18 @@ async def roomy(
 
 @asynccontextmanager
 async def open_stage(
-    database_url: str, redis_url: str, world: World, pool: Any, folder: Path, limits: Limits
+    database_url: str,
+    redis_url: str,
+    world: World,
+    pool: Any,
+    folder: Path,
+    limits: Limits,
+    storage: Storage | None = None,
 ) -> AsyncIterator[Stage]:
     async with pool.acquire() as connection:
         album = await create_album(connection, world.ours.workspace_id, "A wedding")
     async with (
-        open_api(database_url, redis_url, folder, limits=limits) as api,
+        open_api(database_url, redis_url, folder, limits=limits, storage=storage) as api,
         api.client(world.ours.editor) as client,
     ):
         yield Stage(api, world, pool, album.id, client, folder / "objects")
