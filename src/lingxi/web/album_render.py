@@ -73,6 +73,7 @@ def share_page(album: Album, photos: Sequence[Photo], *, published: int, more: b
     body = template("share").substitute(
         _first_photos(album, photos, more=more, member=False),
         access="member" if member else "share",
+        originals="true" if album.originals_shared else "false",
         count=_photos(published),
         camera=fragment("camera.svg"),
         large=template("large").substitute(side=""),

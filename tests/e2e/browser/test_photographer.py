@@ -64,6 +64,19 @@ async def test_from_signing_in_to_a_guests_screen_and_back(lingxi: Lingxi) -> No
         await expect(other.locator("#wall img.shown")).to_have_count(1)
         assert EVIL not in await other.content()
 
+        await other.locator("#wall a").click()
+        await expect(other.get_by_role("link", name="Original")).to_be_hidden()
+        await other.keyboard.press("Escape")
+        await page.get_by_role("button", name="Share …").click()
+        await page.get_by_label("Guests may also download the original files").check()
+        await page.get_by_role("button", name="Close").click()
+        await expect(other.locator("#album[data-originals=true]")).to_have_count(1)
+        await other.locator("#wall a").click()
+        async with other.expect_download() as download:
+            await other.get_by_role("link", name="Original").click()
+        assert (await (await download.value).path()).read_bytes() == photo(1)
+        await other.keyboard.press("Escape")
+
         await page.get_by_role("button", name="Rename …").click()
         await page.get_by_label("Name", exact=True).fill("The wedding")
         await page.keyboard.press("Enter")

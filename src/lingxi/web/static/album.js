@@ -15,12 +15,12 @@ const address = `/api/v1/albums/${root.dataset.album}`;
 const failed = ({ processingState, visibility }) => processingState === "processing_failed" && visibility !== "recalled";
 const store = new Store((photo) => photo.visibility !== "recalled" && !failed(photo));
 const failures = new Store(failed);
-const wall = new Wall(store, { list: $("wall"), pill: $("pill"), voice: $("voice"), decorate });
+const wall = new Wall(store, { list: $("wall"), decorate });
 const large = new Large(store, $("large"), { closed: (id) => wall.reveal(id), details });
 
 const live = new LiveAlbum(root, [store, failures], {
-  changed(fresh) {
-    wall.changed(fresh);
+  changed() {
+    wall.changed(); // who uploads knows what comes: nothing is announced
     large.changed();
     showCounts();
     showFailures();

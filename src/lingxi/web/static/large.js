@@ -4,9 +4,10 @@ import { moment, nameOf, variant } from "./store.js";
 const SWIPE_PIXELS = 48;
 
 export class Large {
-  // `dialog` holds: img, [data-act=close|previous|next], .counter, .said. `details(photo)`: members' side panel. `closed(id)`.
-  constructor(store, dialog, { details, closed }) {
-    Object.assign(this, { store, dialog, details, closed });
+  // `dialog` holds: img, [data-act=close|previous|next], .counter, .said. `details(photo)`: members' side panel. `original(photo)`: the
+  // address of its file, or null. `closed(id)`.
+  constructor(store, dialog, { details, original, closed }) {
+    Object.assign(this, { store, dialog, details, original, closed });
     this.image = dialog.querySelector(".stage img");
     this.stage = dialog.querySelector(".stage");
     this.part = (act) => dialog.querySelector(`[data-act=${act}]`);
@@ -64,6 +65,9 @@ export class Large {
     this.shown = photo;
     this.picture(photo, same);
     this.dialog.querySelector(".caption").textContent = photo.fileName ?? (photo.capturedAt ? moment(photo.capturedAt) : "");
+    const file = this.original?.(photo);
+    this.part("original").hidden = !file;
+    if (file) this.part("original").href = file;
     this.details?.(photo);
     this.preload(index);
   }

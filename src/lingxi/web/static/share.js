@@ -10,7 +10,10 @@ const root = $("album");
 // A member may look at this page too, and is told of more than guests are.
 const store = new Store((photo) => photo.visibility === "published" && variant(photo, "thumb"));
 const wall = new Wall(store, { list: $("wall"), pill: $("pill"), voice: $("voice") });
-const large = new Large(store, $("large"), { closed: (id) => wall.reveal(id) });
+const large = new Large(store, $("large"), {
+  closed: (id) => wall.reveal(id),
+  original: ({ id }) => (root.dataset.originals === "true" ? `/api/v1/albums/${root.dataset.album}/photos/${id}/original` : null),
+});
 
 new LiveAlbum(root, [store], {
   changed(fresh) {
@@ -19,7 +22,8 @@ new LiveAlbum(root, [store], {
     wall.changed(fresh);
     large.changed();
   },
-  album({ name }) {
+  album({ name, originalsShared }) {
+    root.dataset.originals = String(originalsShared);
     $("name").textContent = name;
     document.title = `${name} · Lingxi`;
   },

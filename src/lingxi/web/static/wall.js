@@ -11,8 +11,8 @@ const RETRIES_MS = [1_000, 4_000, 15_000];
 const SHARPEST = 2; // more pixels than two to one are not worth their bytes in a wall
 
 export class Wall {
-  // `list`: the <ul>; `pill`: the button that tells of photos out of sight; `voice`: the live region; `decorate(tile, photo)` adds
-  // what only members see.
+  // `list`: the <ul>; `pill`: the button that tells of new photos out of sight; `voice`: the live region that tells of them aloud;
+  // `decorate(tile, photo)` adds what only members see.
   constructor(store, { list, pill, voice, decorate }) {
     Object.assign(this, { store, list, pill, voice, decorate });
     this.rows = [];
@@ -23,7 +23,7 @@ export class Wall {
     list.classList.add("placed");
     addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => { if (this.list.clientWidth !== this.width) this.changed(); }).observe(list);
-    pill.onclick = () => this.goToUnseen();
+    if (pill) pill.onclick = () => this.goToUnseen();
   }
 
   // The store has changed; `fresh` are ids of photos that were not there before.
@@ -155,7 +155,7 @@ export class Wall {
       if (tile !== next) this.list.insertBefore(tile, next);
       previous = tile;
     }
-    this.showPill(top);
+    if (this.pill) this.showPill(top);
   }
 
   tile(photo) {
