@@ -48,8 +48,9 @@ def main(arguments: Sequence[str]) -> int:
         tests = sorted({test for mutant in chosen for test in mutant.tests})
         print(f"without any bug: {len(tests)} groups of tests", flush=True)
         sound = _run(COPIES / "0", tests, stop_at_once=False)
-        if sound.returncode != 0:
-            print(sound.stdout[-6000:], "\nThe tests fail without any bug: nothing can be said.", sep="")
+        if sound.returncode != 0 or " passed" not in sound.stdout:
+            print(sound.stdout[-6000:], sound.stderr[-2000:])
+            print("The tests fail without any bug: nothing can be said.")
             return 1
         with ThreadPoolExecutor(options.jobs) as pool:
             verdicts = list(pool.map(lambda mutant: _judge(mutant, copies), chosen))

@@ -136,8 +136,14 @@ MUTANTS = (
            "then lease_renewed_at < clock_timestamp() - make_interval(secs => $1)", "then $1::float8 is not null",
            (PHOTOS + "test_sweep.py::test_what_is_not_due_or_lives_is_left_alone",)),
     # ── idempotency ──────────────────────────────────────────────────────────────────────────────────────
-    Mutant("idempotency", "a key belongs to every path", QUERIES + "idempotency/find.sql",
-           "and path = $3 and", "and $3::text is not null and", (IDEMPOTENCY,)),
+    Mutant(
+        "idempotency",
+        "a key belongs to every path",
+        "src/lingxi/services/remember_answer.py",
+        "return (self.workspace_id, self.method, self.path, self.key)",
+        "return (self.workspace_id, self.method, '', self.key)",
+        (IDEMPOTENCY + "::test_keys_belong_to_workspace_method_and_path",),
+    ),
     Mutant("idempotency", "another body is answered all the same", "src/lingxi/api/changes.py",
            "    if answer.body_sha256 != digest:\n", "    if answer.body_sha256 == b'':\n", (IDEMPOTENCY + "::test_another_body_is_refused",)),
     Mutant("idempotency", "keys live for ten days", "src/lingxi/services/remember_answer.py",

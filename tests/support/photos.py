@@ -27,7 +27,7 @@ from lingxi.storage import ObjectReader, Storage, StorageUnavailable, StoredByte
 from lingxi.worker.process import WorkerProcess
 from tests.support.pictures import picture
 from tests.support.waiting import wait_until
-from tests.support.work import Work
+from tests.support.work import Work, never
 
 MEBIBYTE = 1 << 20
 PHOTO = picture("jpeg", 600, 400)
@@ -113,7 +113,9 @@ class Photos:
         given = {"photo_backoff_seconds": 0.2, **changes}
         config = self.work.config(queues=(PHOTO_QUEUE,), **given)
         processors = {PHOTO_QUEUE: PhotoProcess(self.deps).processor()}
-        process = WorkerProcess(config, processors, storage=self.storage, publish=self.deps)
+        process = WorkerProcess(
+            config, processors, end_process=never, storage=self.storage, publish=self.deps
+        )
         task = asyncio.create_task(process.run())
         try:
             yield process

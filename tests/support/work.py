@@ -73,9 +73,12 @@ class Work:
             await retry_failed(connection, self.workspace_id, task_id)
 
     @asynccontextmanager
-    async def dispatching(self) -> AsyncIterator[Dispatcher]:
-        """A dispatcher that looks often."""
-        dispatcher = Dispatcher(DispatcherConfig(self.database_url, self.redis_url, interval_seconds=0.05))
+    async def dispatching(self, *more_queues: str) -> AsyncIterator[Dispatcher]:
+        """A dispatcher that looks often; for Lingxi's queues and `more_queues`."""
+        queues = (*names.QUEUES, *more_queues)
+        dispatcher = Dispatcher(
+            DispatcherConfig(self.database_url, self.redis_url, queues, interval_seconds=0.05)
+        )
         task = asyncio.create_task(dispatcher.run())
         try:
             yield dispatcher
@@ -93,7 +96,7 @@ class Work:
     @asynccontextmanager
     async def worker(self, **changes: Any) -> AsyncIterator[WorkerProcess]:
         """A worker in this process and loop, stopped in order at the end."""
-        process = WorkerProcess(self.config(**changes), self.processors, end_process=_never)
+        process = WorkerProcess(self.config(**changes), self.processors, end_process=never)
         task = asyncio.create_task(process.run())
         try:
             yield process
@@ -197,7 +200,7 @@ async def _until(fact: Callable[[], Awaitable[Any]], timeout_seconds: float = 15
     return await wait_until(cast(Any, fact), timeout_seconds, message)
 
 
-def _never(code: int) -> None:
+def never(code: int) -> None:
     """A worker inside the tests' own process must not end it: that would look like a success."""
     print(f"a worker in this process stopped hard ({code})", file=sys.stderr, flush=True)
     os._exit(99)
