@@ -98,7 +98,9 @@ class Hub:
         for loop in self._tasks:
             loop.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._first_frames.write()
+        with suppress(TimeoutError):  # best effort: the servers may be going away, too
+            async with asyncio.timeout(self.config.close_seconds):
+                await self._first_frames.write()
         for channel in self._channels.values():
             channel.fail(PostgresUnavailable("This server is going away."))
             channel.close()

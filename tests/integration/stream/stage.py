@@ -130,9 +130,10 @@ class Stage:
         return set(grants) if self.valid is None else set(grants) & self.valid
 
     async def _write_first_frames(self, times: Mapping[UUID, datetime]) -> set[UUID]:
-        self.first_frames.append(times)
         async with self.pool.acquire() as c:
-            return await record_first_frames(c, times)
+            done = await record_first_frames(c, times)
+        self.first_frames.append(times)
+        return done
 
     # ── changes ──────────────────────────────────────────────────────────────────────────────────────────
 

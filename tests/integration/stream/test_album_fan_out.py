@@ -58,6 +58,23 @@ async def test_tasks_and_albums_share_the_poll(stage: Stage) -> None:
     assert (stage.hub.tasks, stage.hub.albums, stage.hub.watchers) == (5, 5, 15)
 
 
+async def test_changes_that_a_guest_is_not_told_of_do_not_keep_it_from_heartbeats(
+    pool: Any, database_url: str
+) -> None:
+    config = HubConfig(poll_seconds=0.02, heartbeat_seconds=0.5, close_seconds=1)
+    async with open_stage(pool, database_url, config) as stage:
+        gallery = await Gallery.open(stage)
+        guest = await gallery.watch(shared=True)
+        await guest.until(lambda v: v.frames)
+
+        async def heard() -> bool:
+            await gallery.upload()  # more often than a heartbeat is due
+            return guest.parser.comments > 0
+
+        await wait_until(heard, 10, "a heartbeat")
+        assert guest.events == ["snapshot"]
+
+
 async def test_first_frames_are_noted_once_and_change_nothing_else(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
