@@ -64,7 +64,7 @@ async def authenticated(request: Request) -> Anyone:
         caller = await _by_session(deps, cookie)
     else:
         caller = None
-    if caller is None and not given and is_share_viewer(deps, request):
+    if caller is None and not (given or cookie) and is_share_viewer(deps, request):
         raise NotFound  # to the holder of a share link nothing but its album is there
     if caller is None and (given or cookie):
         raise BAD_TOKEN

@@ -103,7 +103,7 @@ async def _as_guest(
     album_id = parse_uuid(text)
     share = None if album_id is None else share_of(deps, request, album_id)
     if share is None:
-        raise NotFound if is_share_viewer(deps, request) else refusal
+        raise NotFound if refusal is NO_TOKEN and is_share_viewer(deps, request) else refusal
     count_share_request(request)
     grant: Hashable = ("share", share.share_id)
     album, holds = await deps.albums.look(share.album_id, grant, anew=anew)

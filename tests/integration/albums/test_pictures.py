@@ -10,8 +10,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import asyncpg
+import httpx
 import pytest
 
 from lingxi.api.album_memory import AlbumMemory
@@ -20,7 +22,8 @@ from lingxi.settings import load_settings
 from lingxi.storage import StorageUnavailable
 from lingxi.storage.local import LocalReader, LocalStorage
 from tests.integration.albums.stage import BROWSE, THUMB, Stage, assert_not_found
-from tests.integration.api.harness import open_api
+from tests.integration.api.harness import make_world, open_api
+from tests.integration.storage.places import open_place
 from tests.support.waiting import wait_until
 
 FOR_EVER = "private, max-age=31536000, immutable"
@@ -124,8 +127,6 @@ async def test_a_new_generation_has_new_addresses_and_the_old_ones_end(stage: St
 # ── from memory ──────────────────────────────────────────────────────────────────────────────────────────
 async def test_without_hints_memory_is_never_a_second_old(stage: Stage, shown: tuple[str, str, str]) -> None:
     """Another process changes what this one remembers; its clock is the test's."""
-    from uuid import UUID
-
     album, photo, _ = shown
     pool, now = stage.api.deps.pool, [100.0]
     memory = AlbumMemory(pool, clock=lambda: now[0])
@@ -159,8 +160,6 @@ async def test_without_hints_memory_is_never_a_second_old(stage: Stage, shown: t
 
 async def test_nobody_waits_for_ever_while_all_is_doubted(stage: Stage, shown: tuple[str, str, str]) -> None:
     """An album that changes all the time: whoever asks gets what began to be read after the question."""
-    from uuid import UUID
-
     album, photo, _ = shown
     memory = stage.api.deps.albums
     token = await stage.api.deps.pool.fetchval("select id from tokens where role = 'viewer' limit 1")
@@ -346,10 +345,33 @@ async def test_a_client_that_reads_nothing_or_leaves_holds_no_memory_and_no_read
 async def test_reading_that_fails_half_way_cuts_the_answer(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import httpx
-
     address = await _large(stage, 3)
     watched = _Watched(monkeypatch, fail_after=1)
     with pytest.raises(httpx.RemoteProtocolError):
         await stage.editor.get(address)
     assert watched.open == 0
+
+
+async def test_pictures_and_originals_come_from_a_bucket_likewise(
+    request: pytest.FixtureRequest, pool: Any, database_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    world = await make_world(pool)
+    async with (
+        open_place(request, "s3", tmp_path) as place,
+        open_api(database_url, redis_url, tmp_path, storage=place.storage) as api,
+        Stage.open(api, world) as stage,
+    ):
+        album = await stage.album(originalsShared=True)
+        data = BROWSE * 10  # some chunks
+        photo = await stage.photo(album, browse=data)
+        guest = await stage.guest(album)
+        address = await stage.picture(album, photo, "browse")
+        assert (await guest.get(address)).content == data
+        part = await guest.get(address, headers={"Range": "bytes=2000000-2000099"})
+        assert (part.status_code, part.content) == (206, data[2_000_000:2_000_100])
+        assert (await guest.head(address)).headers["content-length"] == str(len(data))
+        original = await guest.get(f"albums/{album}/photos/{photo}/original")
+        assert original.content.startswith(b"original ")
+        await api.deps.storage.delete_prefix(f"photo-live/dev/albums/{album}/")
+        answer = await guest.get(address)
+        assert (answer.status_code, answer.json()["code"]) == (500, 50001)

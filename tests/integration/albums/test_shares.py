@@ -157,9 +157,14 @@ async def test_who_is_nobody_and_who_is_known_otherwise(stage: Stage) -> None:
                 assert (await alone.get(path)).status_code == (403 if token == stage.world.operator else 404)
     await stage.api.deps.pool.execute("update tokens set revoked_at = now() where role = 'viewer'")
     stage.api.deps.albums.doubt_access()
-    async with stage.api.client(Cookie=f"{session.replace('x', 'y')}; {pair['Cookie']}") as both:
+    ended = session[:-2] + "AA"
+    other = await stage.album()
+    async with stage.api.client(Cookie=f"{ended}; {pair['Cookie']}") as both:
         for path in paths:
             assert (await both.get(path)).status_code == 200
+            # Who had a session has to sign in again; nothing else is there for a guest.
+            assert (await both.get(path.replace(album, other))).status_code == 401
+            assert_not_found(await guest.get(path.replace(album, other)))
 
 
 async def test_a_revoked_link_opens_nothing_any_more(stage: Stage) -> None:
