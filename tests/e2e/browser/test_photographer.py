@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import re
 from pathlib import Path
 
@@ -107,8 +106,7 @@ async def test_a_sign_in_link_signs_one_browser_in_once(lingxi: Lingxi) -> None:
         assert {(one["httpOnly"], one["sameSite"]) for one in await photographer.context.cookies()} == {
             (True, "Strict")
         }
-    tokens = await asyncio.to_thread(lingxi.up.run, "token", "list", "--json")
-    token_id = json.loads(tokens.stdout.splitlines()[-1])["tokens"][0]["id"]
+    token_id = (await lingxi.ask("GET", "/tokens"))["tokens"][0]["id"]
     link = (await asyncio.to_thread(lingxi.up.run, "token", "link", token_id)).stdout.strip()
     assert link.startswith(f"{lingxi.up.url}/login#")
     for address, opens in ((lingxi.up.url + made["url"], False), (link, True), (link, False)):
