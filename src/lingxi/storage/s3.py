@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import obstore
-from obstore.exceptions import BaseError, NotFoundError
+from obstore.exceptions import BaseError, NotFoundError, NotModifiedError, PreconditionError
 from obstore.store import S3Store
 
 from lingxi.storage.checking import check_by_trying
@@ -70,19 +70,31 @@ class S3Storage:
     async def open(self, key: str, *, start: int = 0, length: int | None = None) -> S3Reader:
         """See `Storage.open`."""
         full = self._full(check_readable_key(key))
-        if start or (length is not None and length < 1):
+        options: dict[str, Any] = {}
+        if start or (
+            length is not None and length < 1
+        ):  # it may be a part without bytes, which S3 cannot give
             size_bytes = (await self._head(full)).size_bytes
             end = size_bytes if length is None else min(size_bytes, start + length)
             if start >= end:
-                return S3Reader.empty(size_bytes)
-            options: Any = {"range": (start, end)}
-        else:
-            options = {"range": (0, length)} if length is not None else {}
+                return self._reader(full, size_bytes, None)
+            options = {"range": (start, end)}
+        elif length is not None:
+            options = {"range": (0, length)}
         try:
-            result = await self._bounded(obstore.get_async(self._store, full, options=options))
+            result = await self._get(full, options)
         except _RangeOutside:
-            return S3Reader.empty((await self._head(full)).size_bytes)
-        return S3Reader.of(result, self._access.timeout_seconds)
+            return self._reader(full, (await self._head(full)).size_bytes, None)
+        return self._reader(full, result.meta["size"], result)
+
+    def _reader(self, full: str, size_bytes: int, result: Any) -> S3Reader:
+        async def reopen(start: int, end: int, etag: str | None) -> Any:
+            return await self._get(full, {"range": (start, end), **({"if_match": etag} if etag else {})})
+
+        return S3Reader(size_bytes, result, reopen, self._access.timeout_seconds)
+
+    async def _get(self, full: str, options: Any) -> Any:
+        return await self._bounded(obstore.get_async(self._store, full, options=options))
 
     async def stat(self, key: str) -> Stat:
         """See `Storage.stat`."""
@@ -224,6 +236,8 @@ def _translated(error: Exception) -> Exception:
     text = str(error)
     if isinstance(error, NotFoundError | FileNotFoundError) and error_code(text) != "NoSuchBucket":
         return ObjectMissing("no bytes are stored under this key")
+    if isinstance(error, PreconditionError | NotModifiedError):
+        return ObjectMissing("the object under this key is another one")
     if error_code(text) == "InvalidRange" or " 416" in text:
         return _RangeOutside("the range begins after the end")
     return refused(text)

@@ -1,60 +1,73 @@
 """Reading an object of an S3 server."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
 
 from obstore.exceptions import BaseError
 
-from lingxi.storage.errors import StorageUnavailable
+from lingxi.storage.errors import StorageError, StorageUnavailable
 from lingxi.storage.port import CHUNK_BYTES
 from lingxi.storage.s3_access import unreachable
 
+_TRIES: Final = 3  # without a byte in between
+_PAUSE_SECONDS: Final = 0.2
+
+Reopen = Callable[[int, int, str | None], Awaitable[Any]]
+
 
 class S3Reader:
-    """An answer being read; see `ObjectReader`. A silence of more than `timeout_seconds` ends it with StorageUnavailable."""
+    """An answer being read; see `ObjectReader`.
 
-    def __init__(self, size_bytes: int, length: int, stream: Any, timeout_seconds: float) -> None:
+    Servers hang up on readers that pause (a slow client of ours), and connections break: then it asks for the rest of the same
+    object. A silence of more than `timeout_seconds`, or three failures without a byte in between, end it with StorageUnavailable.
+    """
+
+    def __init__(self, size_bytes: int, result: Any, reopen: Reopen, timeout_seconds: float) -> None:
+        """`result`: obstore's answer to a get. `reopen(start, end, etag)`: asks again, for a part of the same object."""
         self.size_bytes = size_bytes
-        self._missing_bytes = length
-        self._stream = stream
+        span: tuple[int, int] = (0, 0) if result is None else result.range
+        self._position, self._end = span
+        self._etag = None if result is None else result.meta["e_tag"]
+        self._stream = None if result is None else result.stream(min_chunk_size=CHUNK_BYTES)
+        self._reopen = reopen
         self._timeout_seconds = timeout_seconds
-
-    @classmethod
-    def of(cls, result: Any, timeout_seconds: float) -> "S3Reader":
-        """Of obstore's answer to a get."""
-        start, end = result.range
-        stream = result.stream(min_chunk_size=CHUNK_BYTES)
-        return cls(result.meta["size"], end - start, stream, timeout_seconds)
-
-    @classmethod
-    def empty(cls, size_bytes: int) -> "S3Reader":
-        """A part without bytes."""
-        return cls(size_bytes, 0, None, 0.0)
+        self._closed = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            while self._missing_bytes > 0:
+            while self._position < self._end:
                 chunk = memoryview(await self._next())
-                self._missing_bytes -= len(chunk)
+                self._position += len(chunk)
                 for start in range(0, len(chunk), CHUNK_BYTES):
                     yield bytes(chunk[start : start + CHUNK_BYTES])
         finally:
             await self.close()
 
     async def _next(self) -> bytes:
-        if self._stream is None:
-            raise StorageUnavailable("the object was closed while it was read")
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                return await self._stream.__anext__()  # type: ignore[no-any-return]
-        except StopAsyncIteration:
-            raise StorageUnavailable("a stored object ended before its size") from None
-        except TimeoutError:
-            raise unreachable("it did not answer in time") from None
-        except (BaseError, OSError, ValueError):
-            raise unreachable("the connection broke") from None
+        failure = unreachable("the connection broke")
+        for attempt in range(_TRIES):
+            if self._closed:
+                raise StorageUnavailable("the object was closed while it was read")
+            if attempt:
+                await asyncio.sleep(_PAUSE_SECONDS * attempt)
+            try:
+                if self._stream is None:
+                    result = await self._reopen(self._position, self._end, self._etag)
+                    self._stream = result.stream(min_chunk_size=CHUNK_BYTES)
+                async with asyncio.timeout(self._timeout_seconds):
+                    return await self._stream.__anext__()  # type: ignore[no-any-return]
+            except TimeoutError:
+                raise unreachable("it did not answer in time") from None
+            except StorageUnavailable as error:
+                failure = error
+            except StorageError:
+                raise StorageUnavailable("a stored object was removed or changed while it was read") from None
+            except (BaseError, OSError, ValueError, StopAsyncIteration):
+                self._stream = None
+        raise failure
 
     async def close(self) -> None:
         """See `ObjectReader.close`. The connection goes when its stream does."""
+        self._closed = True
         self._stream = None

@@ -108,24 +108,25 @@ async def test_a_deleted_or_recalled_photo_has_no_file_left_after_an_hour(stage:
     before = await stage.files()
     await stage.in_transaction(verb, stage.album_id, gone.id)
     await stage.variant(gone, 3, "thumb")  # an attempt that was late
-    assert (await stage.collect())["photos_cleared"] == 1
+    no_orphans = {"orphan_seconds": 3600.0}
+    assert (await stage.collect(**no_orphans))["photos_cleared"] == 1
     assert len(await stage.files()) == len(before) + 1  # for an hour, whoever holds an address goes on
     await stage.hour_later()
-    await stage.collect()
+    await stage.collect(**no_orphans)
     left = await stage.files()
     assert len(left) == 3
     assert await read(stage.place.storage, kept.storage_key)
     assert not any(str(gone.id) in path or gone.storage_key in path for path in left)
-    assert await stage.collect() == {}
+    assert await stage.collect(**no_orphans) == {}
 
 
 async def test_a_deleted_album_has_no_file_left(stage: Stage) -> None:
     for _ in range(3):
         await stage.photo()
     await stage.in_transaction(delete_album, stage.workspace_id, stage.album_id)
-    await stage.collect()
+    await stage.collect(orphan_seconds=3600.0)
     await stage.hour_later()
-    await stage.collect()
+    await stage.collect(orphan_seconds=3600.0)
     assert await stage.files() == []
 
 

@@ -179,6 +179,42 @@ async def test_a_download_goes_on_or_says_that_it_broke(
             assert bytes(got) == data
 
 
+async def test_a_reader_that_pauses_goes_on_when_the_server_hung_up(
+    opened: Callable[..., BucketPlace], s3_server: S3Server
+) -> None:
+    """A slow client of ours makes it pause. The way is cut again and again, for longer than one request is tried."""
+    data = os.urandom(LARGE)
+    key = (await opened().storage.put(chunks_of(data), max_bytes=LIMIT)).key
+    with proxy(s3_server) as between:
+        place = opened(endpoint=f"http://127.0.0.1:{between.port}", timeout_seconds=0.5)
+        got, number = bytearray(), 0
+        async for chunk in await place.storage.open(key, start=7):
+            got += chunk
+            if (number := number + 1) % 5 == 0:
+                between.cut()
+                paused = asyncio.get_running_loop().time() + 0.6
+                await wait_until(lambda: asyncio.get_running_loop().time() > paused)  # noqa: B023
+        assert bytes(got) == data[7:]
+        assert between.accepted >= 3
+
+
+async def test_a_reader_never_goes_on_with_another_object(
+    opened: Callable[..., BucketPlace], s3_server: S3Server
+) -> None:
+    """Media that are not ours may be replaced while they are read."""
+    name = f"{uuid.uuid4().hex}.jpg"
+    with proxy(s3_server) as between:
+        place = opened(endpoint=f"http://127.0.0.1:{between.port}", timeout_seconds=2)
+        place.beside(name, bytes(LARGE))
+        stream = (await place.storage.open(f"media:{name}")).__aiter__()
+        await anext(stream)
+        place.beside(name, b"x" * LARGE)
+        between.cut()
+        with pytest.raises(StorageUnavailable, match=r"removed or changed|connection broke"):
+            async for chunk in stream:
+                assert b"x" not in chunk
+
+
 async def test_a_last_answer_that_is_lost_leaves_no_object(
     opened: Callable[..., BucketPlace], s3_server: S3Server
 ) -> None:
