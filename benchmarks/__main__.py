@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from benchmarks import growth, items, live, photos, sse, submit, video
+from benchmarks import growth, items, live, photo_memory, photos, sse, submit, video
 from benchmarks.options import Options
 from benchmarks.report import Report
 
@@ -16,6 +16,7 @@ BENCHES: dict[str, Callable[[Options], Awaitable[Report]]] = {
     "sse": sse.run,
     "growth": growth.run,
     "photos": photos.run,
+    "photo-memory": photo_memory.run,
     "live": live.run,
     "video": video.run,
 }

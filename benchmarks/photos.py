@@ -1,4 +1,5 @@
-"""`photos`: two variants of each photo, beside sharp from npm and the floor, in interleaved rounds on the same two cores."""
+"""`photos`: two variants of each photo, beside sharp from npm and the floor, in interleaved rounds on the same two cores; then
+the whole way of a photo, with database and storage on both sides."""
 
 import json
 import os
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyvips
 
+from benchmarks import photo_whole
 from benchmarks.machine import cpu_seconds
 from benchmarks.node_env import sharp_folder
 from benchmarks.options import Options
@@ -33,7 +35,8 @@ BYTES_RANGE = (0.8, 1.25)  # of ours to sharp's, for the same size and quality
 EXCLUDES = [
     "start-up and imports of all processes, and the making of the photos (done before the clock starts)",
     "the floor: no resize, colours, files or processes; the least that this decoder and encoder can do",
-    "storage, database and network: this is imaging alone",
+    "storage, database and network, but for the lines that begin with `whole`",
+    *photo_whole.EXCLUDES,
 ]
 
 
@@ -63,6 +66,14 @@ async def run(options: Options) -> Report:
             for photos in sets:
                 await _measure(report, photos, sides, rounds, folder)
                 _fill(report, photos, sides, judged=not options.quick)
+        await photo_whole.measure(
+            report,
+            sets,
+            photos=4 if options.quick else 24,
+            rounds=options.runs or (1 if options.quick else 5),
+            judged=() if options.quick else JUDGED_SETS,
+            folder=folder,
+        )
     return report
 
 

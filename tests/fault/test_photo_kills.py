@@ -17,9 +17,11 @@ from tests.support.pictures import picture
 from tests.support.waiting import wait_until
 from tests.support.work import Work
 
-pytestmark = pytest.mark.slow
+slow = pytest.mark.slow
 
 STEPS = [name for name in FAILPOINTS if name.startswith("photo.")]
+# Just before and just after the effect; the others wait for the slow tier.
+QUICK_STEPS = {"photo.before_commit", "photo.after_commit"}
 AFTER_THE_COMMIT = {"photo.after_commit", "photo.before_done", "photo.after_done"}
 
 
@@ -43,7 +45,9 @@ def start(start_worker: StartWorker) -> Callable[..., Any]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    "step", [step if step in QUICK_STEPS else pytest.param(step, marks=slow) for step in STEPS]
+)
 async def test_killed_at_a_step_and_found_by_the_sweep(
     photos: Photos, start: Callable[..., Any], tmp_path: Path, step: str
 ) -> None:
@@ -65,6 +69,7 @@ async def test_killed_at_a_step_and_found_by_the_sweep(
     )
 
 
+@slow
 @pytest.mark.timeout(120)
 async def test_the_parent_puts_back_what_a_killed_worker_had(
     photos: Photos, start: Callable[..., Any]
@@ -81,6 +86,7 @@ async def test_the_parent_puts_back_what_a_killed_worker_had(
     assert (row["processing_state"], row["error_code"]) == ("processing_failed", "worker_lost")
 
 
+@slow
 @pytest.mark.timeout(120)
 async def test_sigterm_in_mid_decode_gives_the_photo_back(photos: Photos, start: Callable[..., Any]) -> None:
     """A real decoder, of a photo that takes it long enough; nobody is left behind."""
@@ -104,6 +110,7 @@ async def test_sigterm_in_mid_decode_gives_the_photo_back(photos: Photos, start:
     await photos.assert_published_once(photo_id)
 
 
+@slow
 @pytest.mark.timeout(120)
 async def test_two_processes_and_many_photos_publish_each_once(
     photos: Photos, start_worker: StartWorker

@@ -18,6 +18,18 @@ class Admission:
         """How many pictures wait for others to end."""
         return len(self._waiting)
 
+    def take_now(self, amount_bytes: int) -> int:
+        """`amount_bytes` if they are free and nobody waits for his turn, else 0; to be given back."""
+        if self._waiting or amount_bytes > self._free:
+            return 0
+        self._free -= amount_bytes
+        return amount_bytes
+
+    def give_back(self, amount_bytes: int) -> None:
+        """What `take_now` gave."""
+        self._free += amount_bytes
+        self._admit()
+
     @asynccontextmanager
     async def hold(self, needed_bytes: int) -> AsyncIterator[None]:
         """Wait for one's turn; the bytes are given back when the block is left."""

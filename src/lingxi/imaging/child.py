@@ -1,7 +1,8 @@
 """The process in which pictures are decoded: `python -m lingxi.imaging.child …`, as `sandbox.guest` says.
 
-The work is `inspect`, `describe` or `variants`, with the descriptor of an open file (and those of the variants to write). To
-decode pixels it says, once it has read the header, how many bytes they take, `{"neededBytes": n}`, and waits for `go`.
+The work is `inspect`, `describe` or `variants`, with the descriptor of an open file (and those of the variants to write), and
+behind it the number of bytes that pixels may take. For more it says, once it has read the header, how many they are,
+`{"neededBytes": n}`, and waits for `go`.
 """
 
 from dataclasses import asdict
@@ -29,8 +30,11 @@ def _prepare() -> None:
 def _answer(parent: Parent, what: bytes, descriptors: list[int]) -> dict[str, Any]:
     from lingxi.imaging import engine  # the parent of the decoders reads this module and does without libvips
 
+    what, _, granted_bytes = what.partition(b" ")
+
     def admit(needed_bytes: int) -> None:
-        parent.ask({"neededBytes": needed_bytes})
+        if needed_bytes > int(granted_bytes or b"0"):
+            parent.ask({"neededBytes": needed_bytes})
 
     source, *outputs = descriptors
     try:

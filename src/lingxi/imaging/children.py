@@ -52,6 +52,7 @@ class Decoders:
         self._config = config
         self._turns = asyncio.Semaphore(config.children)
         self._admission = Admission(config.decoded_bytes_at_once)
+        self._share_bytes = config.decoded_bytes_at_once // config.children
         self.deaths: Counter[str] = Counter()  # of children, by the code of the picture that it cost
         self._idle: list[Decoder] = []
         self._ended: list[Decoder] = []  # killed and not reaped yet
@@ -121,14 +122,20 @@ class Decoders:
         return answer
 
     async def _ask(self, child: Decoder, what: bytes, descriptors: Sequence[int]) -> dict[str, Any] | None:
-        """The answer; None when the child had died before it took the picture, which then is not to blame."""
+        """The answer; None when the child had died before it took the picture, which then is not to blame.
+
+        It may decode its share at once, which most photos need no more than; for a larger one it asks.
+        """
+        granted_bytes = self._admission.take_now(self._share_bytes)
         try:
             async with asyncio.timeout(self._config.time_limit_seconds) as timer:
-                if not await child.take(what, descriptors):
+                if not await child.take(b"%s %d" % (what, granted_bytes), descriptors):
                     self._end(child, "died_idle")
                     return None
                 answer = await child.answer()
                 if "neededBytes" in answer:
+                    self._admission.give_back(granted_bytes)
+                    granted_bytes = 0
                     answer = await self._proceed(child, answer["neededBytes"], timer)
         except TimeoutError:
             self._end(child, "time_limit", "decode_timeout")
@@ -141,6 +148,8 @@ class Decoders:
         except BaseException:
             self._end(child, "cancelled")
             raise
+        finally:
+            self._admission.give_back(granted_bytes)
         self._give_back(child, answer)
         return answer
 

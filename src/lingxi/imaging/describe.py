@@ -34,7 +34,7 @@ def _raw(picture: Picture) -> dict[str, Any]:
         image = picture.load(strict=False)
         bits = {"uchar": 8, "ushort": 16, "float": 32}.get(image.format, 8)
         return {
-            "bit_depth": _whole(image, "bits-per-sample") or _whole(image, "heif-bitdepth") or bits,
+            "bit_depth": _whole(image, "heif-bitdepth") or bits,
             "color_space": image.interpretation,
             "iptc": _blob(image, "iptc-data"),
             "xmp": _blob(image, "xmp-data"),

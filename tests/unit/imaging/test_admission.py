@@ -101,3 +101,26 @@ async def test_one_that_gives_up_when_it_is_admitted_leaves_nothing_behind() -> 
     await asyncio.gather(waiting, return_exceptions=True)
     async with asyncio.timeout(1), admission.hold(500):
         pass
+
+
+async def test_what_is_free_is_given_at_once_and_never_to_those_who_come_late() -> None:
+    admission = Admission(100)
+    assert admission.take_now(50) == 50
+    assert admission.take_now(60) == 0
+    assert admission.take_now(50) == 50
+    large = asyncio.create_task(_hold_for_ever(admission, 80))
+    await settle()
+    assert admission.waiting == 1
+    admission.give_back(50)
+    assert admission.take_now(50) == 0, "somebody waits for it"
+    admission.give_back(50)
+    await settle()
+    assert admission.waiting == 0
+    assert admission.take_now(30) == 0
+    assert admission.take_now(20) == 20
+    large.cancel()
+
+
+async def _hold_for_ever(admission: Admission, amount_bytes: int) -> None:
+    async with admission.hold(amount_bytes):
+        await asyncio.Event().wait()

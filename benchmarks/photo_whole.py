@@ -1,0 +1,247 @@
+"""The second half of `photos`: from a photo that is sent to its pictures for viewers, with database and storage.
+
+Lingxi as it is run: HTTP uploads, the API with its dispatcher, a worker with a process a core. The other side is sharp's
+pictures and the same writes, and nothing else: the same storage (each file synchronised to disk), the same rows by the same
+statements, called directly; no HTTP, queue, other process or retry.
+"""
+
+import asyncio
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import httpx
+import pyvips
+
+from benchmarks.node_env import sharp_folder
+from benchmarks.photo_sets import PhotoSet
+from benchmarks.processes import Child, child
+from benchmarks.report import Report
+from benchmarks.servers import fresh_database, running_servers
+from benchmarks.stack import TEMPLATE, Stack, prepare_template, running_stack
+from benchmarks.stats import Spread
+from lingxi.db.session import create_pool, transaction
+from lingxi.domain.photos import Variant
+from lingxi.imaging.pipeline import BROWSE_PIXELS, TOLERANCE
+from lingxi.services.add_photo import NewPhoto, add_photo
+from lingxi.services.albums import create_album
+from lingxi.services.publish_photo import Made, publish_photo
+from lingxi.storage import open_storage
+
+LANES = 2
+UPLOADS_AT_ONCE = 4
+REQUIRED_RATIO = 1.4
+PUBLISHED_SECONDS = 600.0
+POLL_SECONDS = 0.02
+EXCLUDES = [
+    "whole: the uploading client shares the two cores with Lingxi; sharp's side reads the photos from the disk",
+]
+
+
+@dataclass(slots=True)
+class Whole:
+    """One run's photos a second, by set and side."""
+
+    lingxi: list[float] = field(default_factory=list)
+    sharp: list[float] = field(default_factory=list)
+
+
+async def measure(
+    report: Report, sets: Sequence[PhotoSet], *, photos: int, rounds: int, judged: Iterable[str], folder: Path
+) -> None:
+    """`rounds` rounds of `photos` photos of each set on both sides, after one that nobody counts."""
+    with running_servers() as servers:
+        token = await prepare_template(servers)
+        async with (
+            fresh_database(servers, "bench_whole", template=TEMPLATE) as database_url,
+            running_stack(
+                servers, database_url, token, processes=LANES, settings={"QUEUE": "demo,photo"}
+            ) as stack,
+            _Lingxi.open(stack, database_url) as ours,
+            _Sharp.open(database_url, folder) as theirs,
+        ):
+            for kind in sets:
+                found = Whole()
+                for number in range(rounds + 1):
+                    batch = _distinct(kind, photos, folder, number)
+                    for side in (ours, theirs) if number % 2 else (theirs, ours):
+                        if side is theirs and not kind.peers_read_it:
+                            continue
+                        rate = len(batch) / await side.publish(batch)
+                        if number:
+                            (found.lingxi if side is ours else found.sharp).append(rate)
+                    for path in batch:
+                        path.unlink()
+                _tell(report, kind, found, judged=kind.name in judged)
+
+
+def _distinct(kind: PhotoSet, count: int, folder: Path, number: int) -> list[Path]:
+    """Photos that differ in some bytes behind their end: the same bytes again would be the same photo."""
+    made = []
+    for at in range(count):
+        source = kind.paths[at % len(kind.paths)]
+        ballast = b"%08d%08d" % (number, at)
+        free_box = (8 + len(ballast)).to_bytes(4) + b"free" + ballast
+        path = folder / f"whole-{number}-{at}{source.suffix}"
+        path.write_bytes(source.read_bytes() + (free_box if source.suffix == ".heic" else ballast))
+        made.append(path)
+    return made
+
+
+def _tell(report: Report, kind: PhotoSet, found: Whole, *, judged: bool) -> None:
+    name = f"whole {kind.name}"
+    report.lingxi[name] = {"photosPerSecond": Spread.of(found.lingxi).as_json(1)}
+    line = f"whole, {kind.name}: lingxi {Spread.of(found.lingxi).text(1)}"
+    if found.sharp:
+        ratios = Spread.of([ours / theirs for ours, theirs in zip(found.lingxi, found.sharp, strict=True)])
+        line += f", sharp and the same writes {Spread.of(found.sharp).text(1)}"
+        report.ratios[f"sharp {name}"] = ratios.median
+        report.peers.setdefault("sharp", {})[name] = {
+            "photosPerSecond": Spread.of(found.sharp).as_json(1),
+            "lingxiIsTimesAsFast": ratios.as_json(2),
+        }
+        report.claim(
+            f"{name}: at least {REQUIRED_RATIO:g} × sharp with the same writes",
+            round(ratios.median, 2),
+            ratios.median >= REQUIRED_RATIO,
+            required=judged,
+        )
+    report.say(f"{line} photos/s")
+
+
+class _Lingxi:
+    """A client of the running stack, and a look into its database for the end."""
+
+    def __init__(self, http: httpx.AsyncClient, database: asyncpg.Connection) -> None:
+        self._http = http
+        self._database = database
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, stack: Stack, database_url: str) -> AsyncIterator["_Lingxi"]:
+        headers = {"Authorization": f"Bearer {stack.token}"}
+        base = f"http://127.0.0.1:{stack.port}/api/v1/"
+        database = await asyncpg.connect(database_url)
+        async with httpx.AsyncClient(base_url=base, headers=headers, timeout=PUBLISHED_SECONDS) as http:
+            yield cls(http, database)
+        await database.close()
+
+    async def publish(self, photos: Sequence[Path]) -> float:
+        """Seconds from the first byte that is sent to the last photo that is published."""
+        album = (await self._http.post("albums", json={"name": "bench"})).json()["id"]
+        at_once = asyncio.Semaphore(UPLOADS_AT_ONCE)
+
+        async def send(path: Path) -> None:
+            async with at_once:
+                files = {"file": (path.name, await asyncio.to_thread(path.read_bytes))}
+                answer = await self._http.post(f"albums/{album}/photos", files=files)
+                if answer.status_code != 201:
+                    raise RuntimeError(f"an upload was answered {answer.status_code}: {answer.text[:500]}")
+
+        started = time.monotonic()
+        await asyncio.gather(*(send(path) for path in photos))
+        while (state := await self._state(album)) != {"ready": len(photos)}:
+            if "processing_failed" in state or time.monotonic() - started > PUBLISHED_SECONDS:
+                raise RuntimeError(f"the photos are {state}")
+            await asyncio.sleep(POLL_SECONDS)
+        return time.monotonic() - started
+
+    async def _state(self, album: str) -> dict[str, int]:
+        rows = await self._database.fetch(
+            "select processing_state, count(*) from photos where album_id = $1 group by 1", UUID(album)
+        )
+        return {row["processing_state"]: row["count"] for row in rows}
+
+
+class _Sharp:
+    """Node processes, one a lane, and the writes beside them."""
+
+    def __init__(self, nodes: list[Child], pool: asyncpg.Pool, storage: Any, workspace_id: UUID) -> None:
+        self._nodes = nodes
+        self._pool = pool
+        self._storage = storage
+        self._workspace_id = workspace_id
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, database_url: str, folder: Path) -> AsyncIterator["_Sharp"]:
+        script = str(sharp_folder() / "peer.mjs")
+        async with AsyncExitStack() as stack:
+            nodes = [
+                await stack.enter_async_context(
+                    child(["node", script, "two", "1"], env={}, log=folder / f"sharp-{lane}.log")
+                )
+                for lane in range(LANES)
+            ]
+            for node in nodes:
+                await node.wait_ready()
+            pool = await create_pool(database_url, name="bench-sharp", min_size=LANES, max_size=LANES * 2)
+            stack.push_async_callback(pool.close)
+            storage = open_storage((folder / "sharp-objects").as_uri())
+            workspace_id = await pool.fetchval("select id from workspaces limit 1")
+            yield cls(nodes, pool, storage, workspace_id)
+            await storage.close()
+
+    async def publish(self, photos: Sequence[Path]) -> float:
+        async with transaction(self._pool) as connection:
+            album = await create_album(connection, self._workspace_id, "bench")
+        waiting = list(photos)
+        started = time.monotonic()
+
+        async def lane(node: Child) -> None:
+            while waiting:
+                await self._publish(album.id, waiting.pop(0), node)
+
+        await asyncio.gather(*(lane(node) for node in self._nodes))
+        return time.monotonic() - started
+
+    async def _publish(self, album_id: UUID, path: Path, node: Child) -> None:
+        received_at = datetime.now(UTC)
+        stored = await self._storage.put(_chunks(path), max_bytes=1 << 30)
+        new = NewPhoto(path.name, stored.key, stored.size_bytes, stored.sha256, "image/jpeg", received_at)
+        async with transaction(self._pool) as connection:
+            photo = (await add_photo(connection, self._workspace_id, album_id, new)).photo
+        with tempfile.TemporaryDirectory(dir=path.parent) as out:
+            node.say(json.dumps({"photos": [str(path)], "out": out, "boxes": [_box(path)]}))
+            await node.line(PUBLISHED_SECONDS)
+            variants = [
+                await self._store(photo.id, album_id, Path(out) / path.stem / f"{kind}.jpg", kind)
+                for kind in ("browse", "thumb")
+            ]
+        header = pyvips.Image.new_from_file(str(path))
+        made = Made(1, header.width, header.height, None, variants, {"started": received_at})
+        async with transaction(self._pool) as connection:
+            await publish_photo(connection, photo.id, made, first=True)
+
+    async def _store(self, photo_id: UUID, album_id: UUID, path: Path, kind: str) -> Variant:
+        key = f"photo-live/bench/albums/{album_id}/variants/{photo_id}/1/{kind}.jpg"
+        stored = await self._storage.put(_chunks(path), max_bytes=1 << 30, key=key)
+        header = pyvips.Image.jpegload(str(path))
+        return Variant(
+            kind, 1, stored.key, f"1-{kind}-{stored.sha256.hex()[:16]}.jpg", header.width, header.height,
+            stored.size_bytes, stored.sha256, "image/jpeg",
+        )  # fmt: skip
+
+
+def _box(path: Path) -> int:
+    """The long edge that Lingxi's browse variant has, so that sharp makes the same: a half where that is near enough."""
+    header = pyvips.Image.new_from_file(str(path))
+    long_edge: int = max(header.width, header.height)
+    half = -(-long_edge // 2)
+    near = path.suffix == ".jpg" and BROWSE_PIXELS * TOLERANCE <= half <= BROWSE_PIXELS
+    return half if near else min(long_edge, BROWSE_PIXELS)
+
+
+async def _chunks(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := await asyncio.to_thread(file.read, 1 << 20):
+            yield chunk
