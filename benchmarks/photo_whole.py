@@ -10,7 +10,7 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -56,9 +56,18 @@ class Whole:
 
 
 async def measure(
-    report: Report, sets: Sequence[PhotoSet], *, photos: int, rounds: int, judged: Iterable[str], folder: Path
+    report: Report,
+    sets: Sequence[PhotoSet],
+    *,
+    photos: int,
+    rounds: int,
+    judged: Collection[str] | None,
+    folder: Path,
 ) -> None:
-    """`rounds` rounds of `photos` photos of each set on both sides, after one that nobody counts."""
+    """`rounds` rounds of `photos` photos of each set on both sides, after one that nobody counts.
+
+    `judged`: the sets whose claim is required, on the others it is an aim; None: speed is not judged.
+    """
     with running_servers() as servers:
         token = await prepare_template(servers)
         async with (
@@ -72,7 +81,7 @@ async def measure(
             for kind in sets:
                 found = Whole()
                 for number in range(rounds + 1):
-                    batch = _distinct(kind, photos, folder, number)
+                    batch = _distinct(kind, photos if kind.peers_read_it else photos // 4, folder, number)
                     for side in (ours, theirs) if number % 2 else (theirs, ours):
                         if side is theirs and not kind.peers_read_it:
                             continue
@@ -81,7 +90,7 @@ async def measure(
                             (found.lingxi if side is ours else found.sharp).append(rate)
                     for path in batch:
                         path.unlink()
-                _tell(report, kind, found, judged=kind.name in judged)
+                _tell(report, kind, found, judged=judged)
 
 
 def _distinct(kind: PhotoSet, count: int, folder: Path, number: int) -> list[Path]:
@@ -97,7 +106,7 @@ def _distinct(kind: PhotoSet, count: int, folder: Path, number: int) -> list[Pat
     return made
 
 
-def _tell(report: Report, kind: PhotoSet, found: Whole, *, judged: bool) -> None:
+def _tell(report: Report, kind: PhotoSet, found: Whole, *, judged: Collection[str] | None) -> None:
     name = f"whole {kind.name}"
     report.lingxi[name] = {"photosPerSecond": Spread.of(found.lingxi).as_json(1)}
     line = f"whole, {kind.name}: lingxi {Spread.of(found.lingxi).text(1)}"
@@ -109,12 +118,13 @@ def _tell(report: Report, kind: PhotoSet, found: Whole, *, judged: bool) -> None
             "photosPerSecond": Spread.of(found.sharp).as_json(1),
             "lingxiIsTimesAsFast": ratios.as_json(2),
         }
-        report.claim(
-            f"{name}: at least {REQUIRED_RATIO:g} × sharp with the same writes",
-            round(ratios.median, 2),
-            ratios.median >= REQUIRED_RATIO,
-            required=judged,
-        )
+        if judged is not None:
+            report.claim(
+                f"{name}: at least {REQUIRED_RATIO:g} × sharp with the same writes",
+                round(ratios.median, 2),
+                ratios.median >= REQUIRED_RATIO,
+                required=kind.name in judged,
+            )
     report.say(f"{line} photos/s")
 
 

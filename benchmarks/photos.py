@@ -71,7 +71,7 @@ async def run(options: Options) -> Report:
             sets,
             photos=4 if options.quick else 24,
             rounds=options.runs or (1 if options.quick else 5),
-            judged=() if options.quick else JUDGED_SETS,
+            judged=None if options.quick else JUDGED_SETS,
             folder=folder,
         )
     return report

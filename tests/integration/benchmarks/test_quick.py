@@ -79,3 +79,11 @@ def test_photos_beside_sharp() -> None:
 def test_items_beside_its_peers() -> None:
     body = run_quick("items")
     assert set(body["ratios"]) == {"procrastinate", "celery", "pgqueuer-10", "pgqueuer-100"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_photo_memory() -> None:
+    body = run_quick("photo-memory")
+    assert body["lingxi"]["photos"] == 40
+    assert body["lingxi"]["decoderMegabytes"]["max"] < 250
