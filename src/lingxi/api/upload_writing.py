@@ -97,6 +97,8 @@ class UploadWriting:
         head = await body.begin()
         if offset == 0 and len(head) >= min(HEAD_BYTES, upload.length_bytes):
             await self._refuse_early(upload, head)
+        if not body.more and body.ended_by is None and checksum not in (None, body.digest()):
+            raise MalformedRequest(_MISMATCH, status=460)
         while body.more:
             part = await self._store(offset, body)
             if checksum is not None and (body.ended_by is not None or body.digest() != checksum):

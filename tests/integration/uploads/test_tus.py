@@ -10,6 +10,8 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
+from lingxi.api.routes import tus as tus_routes
+from lingxi.services import resumable_uploads
 from tests.integration.uploads.stage import Stage, jpeg
 from tests.integration.uploads.tus_client import (
     BODY,
@@ -93,6 +95,8 @@ async def test_a_checksum_keeps_wrong_bytes_out(stage: Stage, algorithm: str) ->
     wrong = await patch(stage, at, 0, CONTENT[:1000], **{"Upload-Checksum": checksum(b"other")})
     assert (wrong.status_code, wrong.json()["code"], await offset(stage, at)) == (460, 40001, 0)
     assert stage.stored() == []
+    nothing = await patch(stage, at, 0, b"", **{"Upload-Checksum": checksum(b"other")})
+    assert nothing.status_code == 460
     half = await patch(stage, at, 0, CONTENT[:1000], **{"Upload-Checksum": checksum(CONTENT[:1000])})
     assert (half.status_code, await offset(stage, at)) == (204, 1000)
     wrong = await patch(stage, at, 1000, CONTENT[1000:], **{"Upload-Checksum": checksum(CONTENT)})
@@ -232,3 +236,37 @@ async def test_a_key_makes_one_upload(stage: Stage) -> None:
     assert again.headers["idempotent-replayed"] == "true"
     assert (await create(stage, 5001, **key)).json()["code"] == 40902
     assert await stage.count("uploads") == 1
+
+
+async def test_a_long_request_is_made_durable_stretch_by_stretch(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tus_routes, "STRETCH_SECONDS", 0.0)
+    at = await created(stage, len(CONTENT))
+    assert (await patch(stage, at, 0, CONTENT)).headers["lingxi-photo-created"] == "true"
+    [photo] = await stage.photos()
+    assert photo["sha256"] == hashlib.sha256(CONTENT).digest()
+    assert await stage.count("object_trash") > 1  # the stretches that were joined
+    assert stage.stored() == [photo["storage_key"]]
+
+
+async def test_an_upload_has_an_end_of_pieces(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumable_uploads, "MAX_PARTS", 2)
+    at = await created(stage, 5000)
+    answers = [await patch(stage, at, start, CONTENT[start : start + 10]) for start in (0, 10, 20)]
+    assert [answer.status_code for answer in answers] == [204, 204, 409]
+    assert "pieces" in answers[2].json()["detail"] and await offset(stage, at) == 20
+
+
+async def test_a_browsers_session_needs_our_origin(stage: Stage) -> None:
+    async with stage.api.client(stage.world.ours.editor) as browser:
+        assert (await browser.post("session")).status_code in (200, 201)
+        del browser.headers["authorization"]
+        headers = {**VERSION, "Upload-Length": "5000"}
+        where = f"albums/{stage.album_id}/uploads"
+        assert (await browser.post(where, headers=headers)).status_code == 403
+        assert (await browser.post(stage.path, files={"f": ("a.jpg", CONTENT)})).status_code == 403
+        browser.headers["origin"] = stage.api.url
+        at = address(stage, await browser.post(where, headers=headers))
+        assert (await browser.head(at, headers=VERSION)).headers["upload-offset"] == "0"
+        assert (await browser.post(stage.path, files={"f": ("a.jpg", CONTENT)})).status_code == 201
