@@ -100,6 +100,9 @@ def obey(context: SyncContext, given: Order) -> dict[str, Any] | None:
         case "wait":
             _until_stopped(context)
             context.stop_if_asked()
+        case "notice":
+            _until_stopped(context)
+            return {"reason": context.stop_reason}
         case "hang":
             time.sleep(3600)
     return None

@@ -12,6 +12,7 @@ ATTEMPT_PATTERN = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[0-9]{1,18}$"
 
 # JSON knows one kind of number: 60 is as good as 60.0.
 _number = BeforeValidator(lambda n: float(n) if isinstance(n, int) and not isinstance(n, bool) else n)
+_whole = BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
 LeaseSeconds = Annotated[
     float, Field(ge=1, le=300, description="How long the attempt is owned without renewal."), _number
 ]
@@ -101,3 +102,22 @@ class Ending(Wire):
     state: Literal["queued", "running", "retrying", "succeeded", "failed", "cancelled"] = Field(
         description="The item's state now."
     )
+
+
+class NewCap(Wire):
+    max_running: Annotated[int | None, Field(ge=1, le=1_000_000), _whole] = Field(
+        description="Items of the workspace at once, over all queues; null: no cap."
+    )
+
+
+class Cap(Wire):
+    workspace_id: str = Field(json_schema_extra={"format": "uuid"})
+    max_running: int | None
+
+
+class CapOfWorkspace(Cap):
+    running: int = Field(description="Its items that run now.")
+
+
+class CapList(Wire):
+    caps: list[CapOfWorkspace]

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from lingxi.bootstrap.common import (
     EXIT_REFUSED,
@@ -106,10 +107,10 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
             beside.append(PhotoSweeper(pool, photos, settings.sweep_interval_seconds, limit))
         beside.append(ObjectCollector(pool, storage, collector_config(settings)))
         registry = make_registry(settings, decoders, pool, storage)
-        processors = {
-            queue: registry.get(queue) for queue in registry.available() if queue in settings.served_queues
-        }
         config = worker_config(settings, name)
+        processors = {one.name: one for one in registry.processors() if one.name in config.queues}
+        elsewhere = {name for name, one in processors.items() if one.run is None}
+        config = replace(config, queues=tuple(queue for queue in config.queues if queue not in elsewhere))
         beside.append(ScratchSweep(config.scratch_root))
         yield WorkerProcess(
             config,

@@ -12,6 +12,7 @@ from uuid import UUID
 import typer
 
 from lingxi.cli import running
+from lingxi.cli.caps import cap, caps
 from lingxi.cli.exits import CommandError, Exit, usage
 from lingxi.cli.options import DEFAULT_DATA_DIR, DataDirOption, JsonOption
 from lingxi.cli.output import Output
@@ -32,9 +33,11 @@ def register(app: typer.Typer) -> None:
     token.command("list")(list_)
     token.command("revoke")(revoke)
     token.command("link")(link)
-    workspace = typer.Typer(no_args_is_help=True, help="Make and list workspaces, beside the database.")
+    workspace = typer.Typer(no_args_is_help=True, help="Make, list and cap workspaces, beside the database.")
     workspace.command("create")(create_workspace_command)
     workspace.command("list")(list_workspaces_command)
+    workspace.command("cap")(cap)
+    workspace.command("caps")(caps)
     app.add_typer(token, name="token")
     app.add_typer(workspace, name="workspace")
 
@@ -69,7 +72,7 @@ def create(
     async def run(connection: Connection) -> tuple[Token, str]:
         from lingxi.services.tokens import create_token
 
-        owner = None if operator or worker else await _workspace(connection, workspace)
+        owner = None if operator or worker else await named_workspace(connection, workspace)
         made, secret = await create_token(
             connection,
             workspace_id=owner.id if owner else None,
@@ -77,7 +80,7 @@ def create(
             name=name,
             lifetime_seconds=days * DAY_SECONDS if days is not None else None,
         )
-        await _audit(connection, made.workspace_id, "token.create", made.id)
+        await audit(connection, made.workspace_id, "token.create", made.id)
         return made, secret
 
     made, secret = beside_the_database(data_dir, run)
@@ -96,7 +99,7 @@ def list_(
     async def run(connection: Connection) -> list[Token]:
         from lingxi.services.tokens import list_tokens
 
-        owner = await _workspace(connection, workspace) if workspace is not None else None
+        owner = await named_workspace(connection, workspace) if workspace is not None else None
         return await list_tokens(connection, owner.id if owner else None)
 
     tokens = beside_the_database(data_dir, run)
@@ -123,7 +126,7 @@ def revoke(
         found = await revoke_token(connection, token_id)
         if found is None:
             raise CommandError("There is no token with this id", Exit.REFUSED, 40401)
-        await _audit(connection, found.workspace_id, "token.revoke", found.id)
+        await audit(connection, found.workspace_id, "token.revoke", found.id)
         return found
 
     revoked = beside_the_database(data_dir, run)
@@ -149,7 +152,7 @@ def link(
         if found is None or found.workspace_id is None:
             raise CommandError("There is no token of a workspace with this id", Exit.REFUSED, 40401)
         made = await create_sign_in_link(connection, token_id)
-        await _audit(connection, found.workspace_id, "session.link", token_id)
+        await audit(connection, found.workspace_id, "session.link", token_id)
         return made
 
     secret, expires_at = beside_the_database(data_dir, run)
@@ -175,7 +178,7 @@ def create_workspace_command(
         made = await create_workspace(connection, name)
         if made is None:
             raise CommandError("There is a workspace with this name already", Exit.REFUSED, 40901)
-        await _audit(connection, made.id, "workspace.create", made.id)
+        await audit(connection, made.id, "workspace.create", made.id)
         return made
 
     made = beside_the_database(data_dir, run)
@@ -218,7 +221,7 @@ async def ensure_default_token(database_url: str, workspace: str, path: Path) ->
             made, secret = await create_token(
                 connection, workspace_id=owner.id, role="admin", name="lingxi up"
             )
-            await _audit(connection, owner.id, "token.create", made.id)
+            await audit(connection, owner.id, "token.create", made.id)
         running.write_secret(path, secret + "\n")
         return secret
     finally:
@@ -249,7 +252,8 @@ def _token_id(text: str) -> UUID:
         raise usage("TOKEN is the token's id (a UUID), not its secret") from None
 
 
-async def _workspace(connection: Connection, name_or_id: str) -> Workspace:
+async def named_workspace(connection: Connection, name_or_id: str) -> Workspace:
+    """By name or id; CommandError when there is none."""
     from lingxi.services.workspaces import find_workspace
 
     found = await find_workspace(connection, name_or_id)
@@ -258,7 +262,8 @@ async def _workspace(connection: Connection, name_or_id: str) -> Workspace:
     return found
 
 
-async def _audit(connection: Connection, workspace_id: UUID | None, verb: str, target: UUID) -> None:
+async def audit(connection: Connection, workspace_id: UUID | None, verb: str, target: UUID) -> None:
+    """One row: the command line did it."""
     from lingxi.services.record_audit import record_audit
 
     await record_audit(

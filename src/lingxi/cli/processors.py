@@ -49,7 +49,6 @@ def processors(as_json: JsonOption = False) -> None:
 
 def _described(processor: Processor[Any], group: str, source: str) -> dict[str, Any]:
     from lingxi.names import physical_queue
-    from lingxi.processors.runner import is_async
 
     result = processor.result_model
     return {
@@ -60,7 +59,7 @@ def _described(processor: Processor[Any], group: str, source: str) -> dict[str, 
         "description": inspect.getdoc(processor.input_model),
         "input": processor.input_model.model_json_schema(by_alias=True),
         "result": None if result is None else result.model_json_schema(by_alias=True, mode="serialization"),
-        "runsIn": "worker" if is_async(processor.run) else "child",
+        "runsIn": _runs_in(processor),
         "maxAttempts": processor.max_attempts,
         "timeLimitSeconds": processor.time_limit_seconds,
         "concurrency": processor.concurrency,
@@ -68,6 +67,14 @@ def _described(processor: Processor[Any], group: str, source: str) -> dict[str, 
         "scratchBytes": processor.scratch_bytes,
         "priority": processor.priority,
     }
+
+
+def _runs_in(processor: Processor[Any]) -> str:
+    from lingxi.processors.runner import is_async
+
+    if processor.run is None:
+        return "elsewhere"
+    return "worker" if is_async(processor.run) else "child"
 
 
 def _fields(schema: dict[str, Any]) -> str:

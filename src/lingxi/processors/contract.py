@@ -92,7 +92,8 @@ class Processor(Generic[InputT]):
 
     name: str  # the logical queue, `<domain>:<verb>`
     input_model: type[InputT]
-    run: Callable[[Context, InputT], Awaitable[Result]] | Callable[[SyncContext, InputT], Result]
+    # None: no worker of ours serves the queue; workers in other languages do, over HTTP
+    run: Callable[[Context, InputT], Awaitable[Result]] | Callable[[SyncContext, InputT], Result] | None
     max_attempts: int = 3
     time_limit_seconds: float = 300.0
     concurrency: int = 4  # items at once in one worker process

@@ -135,6 +135,8 @@ def whats_wrong(processor: Processor[Any]) -> str | None:
 
 def _wrong_run(processor: Processor[Any]) -> str | None:
     name, run = processor.name, processor.run
+    if run is None:
+        return None
     if not callable(run):
         return f"the run of {name} is no function"
     try:

@@ -62,7 +62,8 @@ class Isolated:
     def __init__(self, processor: Processor[Any], environment: Mapping[str, str]) -> None:
         self._limits = ChildLimits(processor.memory_bytes, processor.scratch_bytes)
         self._environment = dict(environment)
-        run, given, result = processor.run, processor.input_model, processor.result_model
+        run: Any = processor.run
+        given, result = processor.input_model, processor.result_model
         self._job = {
             "module": run.__module__,
             "function": run.__qualname__,

@@ -33,6 +33,8 @@ class Runner:
     """
 
     def __init__(self, processor: Processor[Any], environment: Mapping[str, str] | None = None) -> None:
+        if processor.run is None:
+            raise ValueError(f"{processor.name} runs elsewhere")
         self._run: Any = processor.run
         self._result_model = processor.result_model
         self._parse = TypeAdapter(processor.input_model).validator.validate_json
