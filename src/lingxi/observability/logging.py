@@ -9,6 +9,7 @@ import sys
 from typing import Any, cast
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -31,7 +32,8 @@ def configure(level: str = "info", **fields: Any) -> None:
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks,
+            # No values of variables, which it would show by default: they hold secrets and file names.
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
             structlog.processors.JSONRenderer(ensure_ascii=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),

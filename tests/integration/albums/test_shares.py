@@ -65,6 +65,25 @@ async def test_a_secret_is_shown_once_and_stored_hashed(
     assert "request_finished" in logged.err and secret not in logged.err + logged.out
 
 
+async def test_secrets_stay_out_of_the_log_when_something_breaks(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A traceback shows lines of code, and no values."""
+    link = await stage.share(await stage.album())
+
+    async def broken(*_: Any) -> None:
+        raise RuntimeError("nobody foresaw this")
+
+    monkeypatch.setattr("lingxi.api.share_cookies.find_share_link", broken)
+    monkeypatch.setattr("lingxi.api.auth.find_token", broken)
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(f"{stage.api.url}{EXCHANGE}{link['secret']}")).status_code == 500
+    assert (await stage.editor.get("albums")).status_code == 500
+    logged = capfd.readouterr().err
+    assert logged.count("nobody foresaw this") >= 2
+    assert link["secret"] not in logged and stage.world.ours.editor not in logged
+
+
 async def test_the_cookie_is_signed_http_only_and_strict(stage: Stage) -> None:
     album, other = await stage.album(), await stage.album()
     link = await stage.share(album)
