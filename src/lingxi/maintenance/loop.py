@@ -4,6 +4,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from lingxi.broker.errors import BrokerError
 from lingxi.db.session import is_conflict, is_unavailable
 from lingxi.observability.logging import get_logger
 from lingxi.storage.errors import StorageUnavailable
@@ -15,10 +16,9 @@ class Loop(ABC):
     """`run()` until `stop()`. A round ends early when `stopping` is set."""
 
     name: ClassVar[str]
-
-    def __init__(self, interval_seconds: float) -> None:
-        self.interval_seconds = interval_seconds
-        self.stopping = asyncio.Event()
+    """What the log calls it."""
+    interval_seconds: float
+    stopping: asyncio.Event
 
     async def run(self) -> None:
         """Do a round at once, then every interval, until `stop`. An outage of a server only delays it."""
@@ -41,7 +41,11 @@ class Loop(ABC):
         try:
             done = await self.done_once()
         except Exception as error:
-            if is_unavailable(error) or is_conflict(error) or isinstance(error, StorageUnavailable):
+            if (
+                is_unavailable(error)
+                or is_conflict(error)
+                or isinstance(error, BrokerError | StorageUnavailable)
+            ):
                 _log.warning(f"{self.name}_delayed", reason=str(error)[:200] or type(error).__name__)
             else:
                 _log.error(f"{self.name}_failed", exc_info=True)

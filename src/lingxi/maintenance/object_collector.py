@@ -9,6 +9,7 @@ A database that was restored from a backup does not know its newest objects. So 
 the database counts; a storage that bears a greater number, or the mark of another database, has its orphans only reported.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 
@@ -69,10 +70,11 @@ class CollectCounts:
 class ObjectCollector(Loop):
     """The loop; `run_once()` is one round."""
 
-    name = "objects_collected"
+    name = "object_collection"
 
     def __init__(self, pool: Pool, storage: Storage, config: CollectorConfig) -> None:
-        super().__init__(config.interval_seconds)
+        self.interval_seconds = config.interval_seconds
+        self.stopping = asyncio.Event()
         self._pool = pool
         self._storage = storage
         self._config = config

@@ -7,19 +7,17 @@ vain is dropped by the worker who cannot claim the row.
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import asdict, dataclass, field
+from typing import ClassVar, Protocol
 
-from lingxi.broker.errors import BrokerError
 from lingxi.broker.job import Job, photo_job
-from lingxi.db.session import Pool, is_conflict, is_unavailable, transaction
-from lingxi.observability.logging import get_logger
+from lingxi.db.session import Pool, transaction
+from lingxi.maintenance.loop import Loop
 from lingxi.services.clear_album import PHOTOS_A_STEP, albums_to_clear, clear_album
 from lingxi.services.photo_jobs import due_photo_jobs, put_back_stale_photo_jobs
 
 BATCH = 500
 WAITING_LIMIT = 10_000
-_log = get_logger(__name__)
 
 
 class PhotoQueue(Protocol):
@@ -40,32 +38,25 @@ class PhotoSweepCounts:
 
 
 @dataclass(slots=True)
-class PhotoSweeper:
+class PhotoSweeper(Loop):
     """`sweep_once()`, and its loop. `waiting_limit`: jobs that may wait in Redis; the rest waits in PostgreSQL."""
+
+    name: ClassVar = "photo_sweep"
 
     pool: Pool
     queue: PhotoQueue
     interval_seconds: float = 30.0
     waiting_limit: int = WAITING_LIMIT
-    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self) -> None:
-        """Sweep at once, then every interval, until `stop`. An outage of a server only delays it."""
-        while not self._stopping.is_set():
-            await self._run_safely()
-            try:
-                await asyncio.wait_for(self._stopping.wait(), self.interval_seconds)
-            except TimeoutError:
-                continue
-
-    def stop(self) -> None:
-        """Begin no further batch; `run` returns soon."""
-        self._stopping.set()
+    async def done_once(self) -> dict[str, int]:
+        """See `Loop.done_once`."""
+        return asdict(await self.sweep_once())
 
     async def sweep_once(self) -> PhotoSweepCounts:
         """Stale active rows are pending again, and all pending rows that are due have a job, as far as there is room."""
         counts = PhotoSweepCounts()
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             async with transaction(self.pool) as connection:
                 stale = await put_back_stale_photo_jobs(connection, limit=BATCH)
             counts.put_back += len(stale)
@@ -80,7 +71,7 @@ class PhotoSweeper:
         async with self.pool.acquire() as connection:
             albums = await albums_to_clear(connection, limit=BATCH)
         for album_id in albums:
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 async with transaction(self.pool) as connection:
                     count = await clear_album(connection, album_id)
                 counts.cleared += count
@@ -90,7 +81,7 @@ class PhotoSweeper:
     async def _enqueue_due(self, counts: PhotoSweepCounts) -> None:
         room = self.waiting_limit - await self.queue.waiting()
         after = None
-        while room > 0 and not self._stopping.is_set():
+        while room > 0 and not self.stopping.is_set():
             async with self.pool.acquire() as connection:
                 due = await due_photo_jobs(connection, after=after, limit=BATCH)
             jobs = [photo_job(one.photo_id, one.album_id) for one in due]
@@ -102,17 +93,3 @@ class PhotoSweeper:
             if len(due) < BATCH:
                 return
             after = due[-1].mark
-
-    async def _run_safely(self) -> None:
-        try:
-            counts = await self.sweep_once()
-        except Exception as error:
-            if is_unavailable(error) or is_conflict(error) or isinstance(error, BrokerError):
-                _log.warning("photo_sweep_delayed", reason=type(error).__name__)
-            else:
-                _log.error("photo_sweep_failed", exc_info=True)
-            return
-        if counts.put_back or counts.enqueued or counts.cleared:
-            _log.info(
-                "photos_swept", put_back=counts.put_back, enqueued=counts.enqueued, cleared=counts.cleared
-            )

@@ -7,18 +7,15 @@ was wrong about Redis costs a job, never a second run.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 from uuid import UUID, uuid4
 
-from lingxi.broker.errors import BrokerError
 from lingxi.db.query import sql
-from lingxi.db.session import Connection, Pool, is_conflict, is_unavailable, transaction
+from lingxi.db.session import Connection, Pool, transaction
+from lingxi.maintenance.loop import Loop
 from lingxi.observability import failpoints
-from lingxi.observability.logging import get_logger
 from lingxi.services.requeue_lost import NO_ID, WaitingTask, expected_jobs, requeue_items, waiting_tasks
 from lingxi.services.sweep_leases import sweep_leases
-
-_log = get_logger(__name__)
 
 SWEEP_LOCK = 0x57EE9  # one sweep at a time: a second would only find the same
 EXIST_BATCH = 1_000
@@ -56,14 +53,12 @@ class SweepCounts:
     skipped: bool = False  # another process was sweeping
     task_ids: set[UUID] = field(default_factory=set)
 
-    @property
-    def did_something(self) -> bool:
-        return bool(self.lost or self.requeued or self.wiped)
-
 
 @dataclass(slots=True)
-class Sweeper:
+class Sweeper(Loop):
     """The loop. `queues` are the queues of this deployment with how to look jobs up in each."""
+
+    name: ClassVar = "sweep"
 
     pool: Pool
     queues: Mapping[str, JobLookup]
@@ -71,34 +66,17 @@ class Sweeper:
     hints: TaskHints
     interval_seconds: float = 30.0
     totals: SweepCounts = field(default_factory=SweepCounts)
-    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self) -> None:
-        """Sweep at once, then every interval, until `stop`. An outage of a server only delays it."""
-        while not self._stopping.is_set():
-            await self._run_safely()
-            try:
-                await asyncio.wait_for(self._stopping.wait(), self.interval_seconds)
-            except TimeoutError:
-                continue
-
-    def stop(self) -> None:
-        """Begin no further batch; `run` returns soon."""
-        self._stopping.set()
-
-    async def _run_safely(self) -> None:
-        try:
-            counts = await self.run_once()
-        except Exception as error:
-            if is_unavailable(error) or is_conflict(error) or isinstance(error, BrokerError):
-                _log.warning("sweep_delayed", reason=type(error).__name__)
-            else:
-                _log.error("sweep_failed", exc_info=True)
-            return
-        if counts.did_something:
-            _log.info(
-                "swept", lost=counts.lost, failed=counts.failed, requeued=counts.requeued, wiped=counts.wiped
-            )
+    async def done_once(self) -> dict[str, int]:
+        """See `Loop.done_once`."""
+        counts = await self.run_once()
+        return {
+            "lost": counts.lost,
+            "failed": counts.failed,
+            "requeued": counts.requeued,
+            "wiped": int(counts.wiped),
+        }
 
     async def run_once(self) -> SweepCounts:
         """One sweep; answers what it did. Leases first: they need no Redis."""
@@ -117,7 +95,7 @@ class Sweeper:
         return counts
 
     async def _sweep_leases(self, counts: SweepCounts) -> None:
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             async with transaction(self.pool) as connection:
                 if not await self._alone(connection):
                     counts.skipped = True
@@ -137,7 +115,7 @@ class Sweeper:
         # After a wipe nothing that was sent is there; otherwise a job may be on its way between two servers.
         seconds_ago = 0.0 if counts.wiped else self.interval_seconds
         after = NO_ID
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             async with self.pool.acquire() as connection:
                 tasks = await waiting_tasks(connection, list(self.queues), after=after)
             if not tasks:
@@ -145,7 +123,7 @@ class Sweeper:
             for task in tasks:
                 await self._requeue_task(task, seconds_ago, counts)
             after = tasks[-1].id
-        if counts.wiped and not self._stopping.is_set():
+        if counts.wiped and not self.stopping.is_set():
             await self.marker.write(expected)
 
     async def _requeue_task(self, task: WaitingTask, seconds_ago: float, counts: SweepCounts) -> None:
