@@ -91,7 +91,7 @@ async def live_album(client: Client, output: Output, story: Story, photos: dict[
 
         async def publish() -> None:
             await publishing.send(photos)
-            await publishing.until_settled()
+            await publishing.until_settled(lambda: None)
 
         try:
             publishes = asyncio.create_task(publish())

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from lingxi.client import Client
 
 LOOK_SECONDS = 0.5  # between two looks at a folder that is watched
+_SILENCE = (
+    "lingxi: The photos are there, but nothing was published for a while; does a worker run for `photo`?"
+)
 _RAW = "A camera's RAW file cannot be shown; export it as JPEG and publish that."
 
 
@@ -101,7 +104,9 @@ async def _publish(
     with view:
         await _beside(
             publishing.follow(),
-            _all_of_it(publishing, folder) if watch is None else _while_it_fills(publishing, folder, watch),
+            _all_of_it(publishing, folder, output)
+            if watch is None
+            else _while_it_fills(publishing, folder, watch, output),
         )
     return _sum_up(publishing, view, output, address)
 
@@ -122,14 +127,16 @@ async def _beside(follow: Any, work: Any) -> None:
         await asyncio.gather(following, working, return_exceptions=True)
 
 
-async def _all_of_it(publishing: Publishing, folder: Path) -> None:
+async def _all_of_it(publishing: Publishing, folder: Path, output: Output) -> None:
     found = _look(folder)
     _leave_out(publishing, found, set())
     await publishing.send(found.photos)
-    await publishing.until_settled()
+    await publishing.until_settled(lambda: output.complain(_SILENCE))
 
 
-async def _while_it_fills(publishing: Publishing, folder: Path, interrupts: Interrupts) -> None:
+async def _while_it_fills(
+    publishing: Publishing, folder: Path, interrupts: Interrupts, output: Output
+) -> None:
     """Each file once it has stopped growing, until the end is asked for; what is on its way is then waited for, unless it
     is asked for again."""
     from lingxi.cli.photo_files import Settling
@@ -152,7 +159,7 @@ async def _while_it_fills(publishing: Publishing, folder: Path, interrupts: Inte
 
     async def rest() -> None:
         await asyncio.gather(*sending)
-        await publishing.until_settled()
+        await publishing.until_settled(lambda: output.complain(_SILENCE))
 
     finishing = asyncio.ensure_future(rest())
     while not finishing.done() and not interrupts.hurry:

@@ -36,7 +36,7 @@ class PublishView:
             from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
             self._bar = Progress(
-                BarColumn(),
+                BarColumn(bar_width=20),
                 DownloadColumn(),
                 TransferSpeedColumn(),
                 TextColumn("{task.description}"),

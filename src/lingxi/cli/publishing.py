@@ -20,6 +20,7 @@ from lingxi.client.upload import FileChanged
 from lingxi.imaging.errors import FOR_PHOTOGRAPHERS
 
 UPLOADS_AT_ONCE = 4
+SILENCE_SECONDS = 30.0
 
 
 class Became(StrEnum):
@@ -68,6 +69,7 @@ class Publishing:
     _waiting: dict[str, list[Outcome]] = field(default_factory=dict)  # by photo, for what becomes of it
     _photos: dict[str, Photo] = field(default_factory=dict)  # in their latest state, of this run
     _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(UPLOADS_AT_ONCE))
+    _heard: int = 0  # how often something was settled
     _settled: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def learn(self) -> None:
@@ -88,10 +90,16 @@ class Publishing:
         """A file that is not sent, and why."""
         self._end(Outcome(path, _size(path)), became, code, sentence, new=True)
 
-    async def until_settled(self) -> None:
-        """Waits until it is known of every photo that was sent what became of it."""
-        async with self._settled:
-            await self._settled.wait_for(lambda: all(one.became.is_final for one in self.outcomes))
+    async def until_settled(self, on_silence: Callable[[], None]) -> None:
+        """Waits until it is known of every photo that was sent what became of it. `on_silence` is called when nothing was
+        heard of any for SILENCE_SECONDS."""
+        while not all(one.became.is_final for one in self.outcomes):
+            known = self._heard
+            try:
+                async with asyncio.timeout(SILENCE_SECONDS), self._settled:
+                    await self._settled.wait_for(lambda: self._heard != known)  # noqa: B023 - waited for here
+            except TimeoutError:
+                on_silence()
 
     async def follow(self) -> None:
         """The album's feed, until cancelled: photos are published while others are sent."""
@@ -188,6 +196,7 @@ class Publishing:
         self.on_change(outcome)
 
     async def _tell(self) -> None:
+        self._heard += 1
         async with self._settled:
             self._settled.notify_all()
 
