@@ -15,7 +15,10 @@ import pytest
 from pydantic import BaseModel
 
 from lingxi.domain.errors import ITEM_CODES
+from lingxi.processors.demo_drill import Input as Drill
 from lingxi.processors.media_probe import ProbeInput, ProbeResult
+from lingxi.processors.media_verify import VerifyInput, VerifyResult
+from lingxi.processors.photo_process import PhotoInput, PhotoResult
 from lingxi.processors.video_poster import PosterInput, PosterResult
 from lingxi.processors.video_transcode import TranscodeInput, TranscodeResult
 from tests.e2e.conftest import Up
@@ -24,8 +27,20 @@ from tests.support.pictures import picture
 from tests.support.processes import environment
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class DrillResult(BaseModel):
+    """What a drill with an effect ends with."""
+
+    attempt: int
+    first: bool
+
+
 MODELS: dict[str, tuple[type[BaseModel], type[BaseModel]]] = {
+    "demo-drill": (Drill, DrillResult),
     "media-probe": (ProbeInput, ProbeResult),
+    "media-verify": (VerifyInput, VerifyResult),
+    "photo-process": (PhotoInput, PhotoResult),
     "video-poster": (PosterInput, PosterResult),
     "video-transcode": (TranscodeInput, TranscodeResult),
 }
