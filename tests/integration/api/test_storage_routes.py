@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from lingxi.services.object_prefixes import allow_prefix, forbid_prefix
-from tests.integration.api.harness import Api, World, open_api
+from lingxi.storage import S3Access, open_storage
+from tests.integration.api.harness import QUICK_LIMITS, Api, World, batch, changed, open_api
 from tests.integration.storage.places import FolderPlace, Place, open_place
 from tests.support.pictures import picture
 
@@ -174,3 +175,27 @@ async def test_a_folder_takes_no_direct_uploads_and_says_so(editor: httpx.AsyncC
     if isinstance(place, FolderPlace):
         assert answer.json()["code"] == 40901
         assert "send the bytes to the API" in answer.json()["detail"]
+
+
+# ── storage that is away ────────────────────────────────────────────────────────────────────────────────
+async def test_a_bucket_that_is_away_is_told_and_stops_nothing_else(
+    database_url: str, redis_url: str, world: World, tmp_path: Path
+) -> None:
+    access = S3Access("http://127.0.0.1:9", "us-east-1", "key", "secret", timeout_seconds=1.0)
+    away = open_storage("s3://media", access)
+    limits = changed(QUICK_LIMITS, max_object_bytes=20_000_000)
+    async with (
+        open_api(database_url, redis_url, tmp_path, storage=away, limits=limits) as api,
+        api.client(world.ours.editor) as editor,
+    ):
+        answers = [
+            await editor.put("objects/x", content=b"bytes"),
+            await editor.put("objects/large", content=bytes(9 << 20)),
+        ]
+        for answer in answers:
+            assert (answer.status_code, answer.json()["code"]) == (500, 50001)
+            assert answer.json()["detail"] == "Object storage cannot serve now; try again later."
+        assert (await editor.get("objects/x")).status_code == 404
+        assert (await editor.post("media-tasks", json=batch())).status_code == 202
+        assert (await editor.get("health/ready")).status_code == 200
+        assert (await editor.post("object-uploads", json={"name": "x", "sizeBytes": 5})).status_code == 201
