@@ -325,6 +325,21 @@ def test_refusals_are_told_without_addresses(text: str, status: int | None, sent
     assert str(refused(text, status)) == f"storage cannot serve: {sentence}"
 
 
+async def test_temporary_keys_and_another_address_for_clients() -> None:
+    access = S3Access(
+        "http://10.0.0.1:9000", "r", "k", "s", session_token="t/1", public_endpoint="https://files.example"
+    )
+    storage = open_storage("s3://media", access)
+    signed = await storage.signed_get("a" * 32, lifetime_seconds=5, file_name="a", content_type="image/png")
+    await storage.close()
+    assert signed is not None
+    assert signed.url.startswith(f"https://files.example/media/objects/{'a' * 32}?")
+    assert "X-Amz-Security-Token=t%2F1" in signed.url
+    headers = signed_headers(access, "GET", "/media", {})
+    assert (headers["host"], headers["x-amz-security-token"]) == ("10.0.0.1:9000", "t/1")
+    assert "host;x-amz-content-sha256;x-amz-date;x-amz-security-token" in headers["authorization"]
+
+
 def test_keys_are_not_shown() -> None:
     assert "hidden" not in repr(S3Access("https://s3", "r", "k", "hidden", "hidden"))
 
