@@ -129,14 +129,13 @@ def make_registry(settings: Settings, decoders: Decoders, pool: Pool, storage: S
     """The processors of this deployment. The API needs them too: they know what an input must look like."""
     photos = PhotoProcess(publish_deps(settings, decoders, pool, storage))
     verify = MediaVerify(decoders, lambda: pool.acquire(timeout=5), settings.data_dir / "scratch")
-    videos = VideoChildren()
     processors: list[Processor[Any]] = [
         DRILL,
         verify.processor(),
         photos.processor(),
-        MediaProbe(decoders, videos).processor(),
-        VideoPoster(videos).processor(),
-        VideoTranscode(videos).processor(),
+        MediaProbe(decoders, VideoChildren()).processor(),
+        VideoPoster(VideoChildren()).processor(),
+        VideoTranscode(VideoChildren()).processor(),
     ]
     users = [found.processor for found in find_processors(settings.processor_modules)]
     return Registry([*processors, *users], settings.deployed_queues)

@@ -26,7 +26,7 @@ Progress = Callable[[float, float | None], None]
 class VideoConfig:
     """`children` at once, of which each has `threads`. A child that says nothing for the stall limit is killed."""
 
-    children: int = 2
+    children: int = 4  # a guard: a queue's concurrency comes first
     threads: int = field(default_factory=lambda: min(8, os.cpu_count() or 1))
     memory_limit_bytes: int = 4 << 30  # of address space, which threads' stacks count to
     output_limit_bytes: int = 4 << 30

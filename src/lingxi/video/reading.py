@@ -56,6 +56,8 @@ class Reading:
                 packet = next(packets)
             except StopIteration:
                 return
+            except MemoryError:  # the limit of this process: not the file's damage
+                raise
             except av.error.FFmpegError:
                 self.broke_off = True
                 return
@@ -67,6 +69,8 @@ class Reading:
             frames = stream.decode(packet)
         except av.error.EOFError:
             return
+        except MemoryError:
+            raise
         except av.error.FFmpegError:
             self.damaged += 1
             return

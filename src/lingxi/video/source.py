@@ -111,6 +111,8 @@ def open_source(descriptor: int) -> Iterator[Source]:
                 "max_streams": str(limits.MAX_STREAMS + 1),
             },
         )
+    except MemoryError:  # the limit of this process: not the file's damage
+        raise
     except (av.error.FFmpegError, ValueError) as error:
         raise unreadable(cut) from error
     with container:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pyvips
 
 from lingxi.imaging.children import DecoderConfig, Decoders
 from lingxi.processors.contract import StopReason
@@ -23,6 +24,7 @@ from lingxi.video.children import VideoChildren, VideoConfig
 from tests.support.clips import Sound, clip, seen
 from tests.support.pictures import picture
 from tests.support.servers import Servers
+from tests.unit.imaging.test_exif import GPS, exif
 
 CONFIG = VideoConfig(threads=1, stall_limit_seconds=60.0)
 CLIP = clip(sound=Sound(), rotation=(270.0, False, False))
@@ -117,6 +119,18 @@ def test_probe_tells_videos_and_pictures_by_their_content(bench: Bench) -> None:
     photo = bench.run(probe(), {"object": "photo.jpg"}).result
     assert (photo["kind"], photo["width"], photo["height"]) == ("image", 200, 300)
     assert photo["sha256"] == hashlib.sha256(bench.get("photo.jpg") or b"").hexdigest()
+
+
+def test_where_it_was_taken_is_told_only_when_asked(bench: Bench) -> None:
+    image = pyvips.Image.black(8, 8, bands=3).copy(interpretation="srgb")
+    image.set_type(pyvips.GValue.blob_type, "exif-data", b"Exif\0\0" + exif(main=[], gps=GPS))
+    bench.put("here.jpg", image.jpegsave_buffer())
+    bench.put("here.mp4", clip(seconds=0.2, metadata={"location": "+52.5200+013.4050/"}))
+    for name, latitude in (("here.jpg", -33.86), ("here.mp4", 52.52)):
+        silent = bench.run(probe(), {"object": name}).result
+        assert (silent["hasPosition"], silent["position"], silent["places"]) == (True, None, None)
+        told = bench.run(probe(), {"object": name, "position": True}).result
+        assert told["position"]["latitude"] == pytest.approx(latitude, abs=0.01)
 
 
 @pytest.mark.parametrize("name", ["transcode", "poster", "probe"])
