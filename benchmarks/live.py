@@ -20,9 +20,11 @@ from benchmarks.report import Report
 from benchmarks.servers import Servers, fresh_database, running_servers
 from benchmarks.stack import TEMPLATE, Stack, prepare_template, running_stack
 from benchmarks.stats import Spread
-from lingxi.conformance.album import Album, Guest
+from lingxi.conformance.album import Album
+from lingxi.conformance.connection import StreamConnection
 from lingxi.conformance.rule import Bench
 from lingxi.conformance.server import API, Server
+from lingxi.conformance.sse import Frame
 
 P95_AIM_SECONDS = 3.0
 TIMES_IDLE = 3.0
@@ -65,6 +67,7 @@ async def run(options: Options) -> Report:
             _Scene.open(stack, photos) as scene,
         ):
             await _fill(servers, database_url, scene.album.id, size.reprocessed)
+            await scene.watch()
             await scene.window(WARM_UP)
             idle = [await scene.window(size) for _ in range(windows)]
             await scene.album.call("POST", "/reprocess")
@@ -103,6 +106,7 @@ class _Scene:
         self._count = 0
         self._shown: dict[str, asyncio.Future[float]] = {}
         self._reprocessing = asyncio.Event()
+        self._viewer: asyncio.Task[None] | None = None
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -111,13 +115,19 @@ class _Scene:
             server = Server(f"http://127.0.0.1:{stack.port}", stack.token, http)
             album = await Album.create(Bench(server))
             scene = cls(album, photos)
-            guest = await album.share()
-            watching = asyncio.create_task(scene._watch(guest))
             try:
                 yield scene
             finally:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+                if scene._viewer is not None:
+                    scene._viewer.cancel()
+                    await asyncio.gather(scene._viewer, return_exceptions=True)
+
+    async def watch(self) -> None:
+        """Open the feed by a share link; returns when it has told the album."""
+        stream = await self.album.events(guest=await self.album.share())
+        if (first := await stream.next(FRAME_SECONDS)) is None or first.event != "snapshot":
+            raise RuntimeError(f"the feed begins with {first}")
+        self._viewer = asyncio.create_task(self._follow(stream))
 
     async def window(self, size: Size) -> list[float]:
         """Upload at an even pace, whatever comes back when; the milliseconds from each upload to its frame."""
@@ -162,17 +172,24 @@ class _Scene:
     def _frame_of(self, photo_id: str) -> "asyncio.Future[float]":
         return self._shown.setdefault(photo_id, asyncio.get_running_loop().create_future())
 
-    async def _watch(self, guest: Guest) -> None:
-        async with await self.album.events(guest=guest) as stream:
-            while (frame := await stream.next(FRAME_SECONDS * 5)) is not None:
-                if frame.event != "photo":
-                    continue
-                if frame.data["generation"] > 1:
-                    self.reprocessed += 1
-                    self._reprocessing.set()
-                elif not (shown := self._frame_of(frame.data["id"])).done():
-                    shown.set_result(frame.at)
-        raise RuntimeError("the viewer's stream ended")
+    async def _follow(self, stream: StreamConnection) -> None:
+        """What comes is noted; when nothing comes any more, whoever waits is told."""
+        async with stream:
+            try:
+                while (frame := await stream.next(FRAME_SECONDS * 5)) is not None:
+                    if frame.event == "photo":
+                        self._note(frame)
+            finally:
+                for waiting in self._shown.values():
+                    if not waiting.done():
+                        waiting.set_exception(RuntimeError("the viewer's stream has ended"))
+
+    def _note(self, frame: Frame) -> None:
+        if frame.data["generation"] > 1:
+            self.reprocessed += 1
+            self._reprocessing.set()
+        elif not (shown := self._frame_of(frame.data["id"])).done():
+            shown.set_result(frame.at)
 
 
 # ── the album that is reprocessed ────────────────────────────────────────────────────────────────────────
@@ -192,6 +209,7 @@ async def _fill(servers: Servers, database_url: str, album_id: str, count: int) 
     workspace = await connection.fetchval("select workspace_id from albums where id = $1", album)
     photos, variants, now = [], [], datetime.now(UTC)
     for number in range(1, count + 1):
+        await asyncio.sleep(0)
         content, key, photo_id = _unique(small, 1_000_000 + number), uuid.uuid4().hex, uuid.uuid4()
         _write(servers.root / "lingxi" / "objects" / "objects" / key[:2] / key, content)
         told = (f"BULK_{number}.jpg", key, len(content), hashlib.sha256(content).digest(), "image/jpeg")
