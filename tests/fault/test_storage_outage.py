@@ -58,7 +58,7 @@ async def test_photos_are_published_from_a_bucket(photos: Photos) -> None:
             assert sum(map(len, read)) == variant["size_bytes"]
 
 
-@pytest.mark.parametrize("trouble", ["refuse", "stall"])
+@pytest.mark.parametrize("trouble", ["refuse", pytest.param("stall", marks=pytest.mark.slow)])
 async def test_a_server_that_comes_back_costs_attempts_and_no_photo(
     photos: Photos, between: CuttingProxy, trouble: str
 ) -> None:
