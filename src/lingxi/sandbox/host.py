@@ -46,6 +46,7 @@ class Child:
                 pass_fds=[theirs.fileno()],
                 env={
                     "LANG": "C.UTF-8",
+                    "PYTHONDONTWRITEBYTECODE": "1",  # cut by the limit of a file, it would break every later start
                     **environment,
                     "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
                 },
