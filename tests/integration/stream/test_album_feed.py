@@ -123,6 +123,21 @@ async def test_numbers_that_a_guest_may_not_see_do_not_hold_it_up(
         assert (str(first) in resumed.model.photos) == (int(last_event_id) < 3)
 
 
+async def test_more_changes_than_a_poll_can_read_are_all_told(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lingxi.stream.album_reader._MOST_ROWS", 3)
+    gallery = await Gallery.open(stage)
+    viewer = await gallery.watch()
+    await viewer.until(lambda v: v.frames)
+    stage.polls.gate.clear()
+    for _ in range(10):
+        await gallery.upload()
+    stage.polls.gate.set()
+    await viewer.until(lambda v: len(v.model.photos) == 10)
+    assert viewer.numbers == list(range(1, 12))
+
+
 @pytest.mark.parametrize("given", ["garbage", "99", "007", "-1"])
 async def test_an_id_that_cannot_be_honoured_is_answered_with_everything(stage: Stage, given: str) -> None:
     gallery = await Gallery.open(stage)
