@@ -10,6 +10,7 @@ the database counts; a storage that bears a greater number, or the mark of anoth
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 
@@ -200,6 +201,9 @@ class ObjectCollector(Loop):
             if await live_keys(connection, [key]):
                 return 0
         try:
+            found = await self._storage.stat(key)
+            if found.modified_at > time.time() - self._config.orphan_seconds:
+                return 0  # put again meanwhile, by an attempt whose row is still to come
             await self._storage.move(key, TRASH + key)
         except ObjectMissing:
             return 0

@@ -223,6 +223,29 @@ async def test_a_row_that_comes_before_the_move_keeps_the_object(stage: Stage, t
     assert await read(stage.place.storage, key) == b"orphan"
 
 
+async def test_an_object_that_is_put_again_before_the_move_is_new(
+    stage: Stage, tmp_path_factory: Any
+) -> None:
+    """A late attempt writes the same variant; its row is still to come."""
+    if not isinstance(stage.place, FolderPlace):
+        return  # a bucket's times cannot be set
+    key = f"{ROOT}albums/a/variants/p/1/thumb.jpg"
+    await stage.place.storage.put(chunks_of(b"first"), max_bytes=LIMIT, key=key)
+    path = stage.place.folder / "named" / key
+    os.utime(path, (path.stat().st_mtime - DAY_SECONDS,) * 2)
+    told = tmp_path_factory.mktemp("failpoints")
+    failpoints.arm("collector.before_move=pause", told)
+    try:
+        round_ = asyncio.ensure_future(stage.collect(orphan_seconds=3600.0))
+        await wait_until((told / "collector.before_move.reached").exists)
+        await stage.place.storage.put(chunks_of(b"again"), max_bytes=LIMIT, key=key)
+        (told / "collector.before_move.release").touch()
+        assert await round_ == {}
+    finally:
+        failpoints.disarm()
+    assert await read(stage.place.storage, key) == b"again"
+
+
 async def test_a_row_that_comes_while_it_lies_in_the_trash_brings_it_back(stage: Stage) -> None:
     key = await stage.orphan()
     assert await stage.collect() == {"orphans": 1}
