@@ -144,6 +144,7 @@ async def test_sound_is_in_step_within_40_ms(transcode: Transcode, name: str) ->
     given = {"sound": STEREO, "flash_at": 0.6, **STEPS[name]}
     video = (await transcode(clip(**given))).seen
     assert abs(video.flash_time() - video.beep_time()) < 0.040
+    assert video.sound_start < 0.03, "silence comes first: players that know no edit lists are in step too"
 
 
 async def test_a_gap_in_the_sound_is_silence(transcode: Transcode) -> None:
