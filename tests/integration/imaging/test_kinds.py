@@ -108,8 +108,7 @@ def cut_pictures() -> Iterator[tuple[str, bytes]]:
 
 
 async def test_a_cut_file_is_never_half_a_picture(make: Make) -> None:
-    codes = ("truncated_image", "corrupt_image")
-    assert not await wrong_ones(cut_pictures(), lambda data: refused_as(make, data, *codes))
+    assert not await wrong_ones(cut_pictures(), lambda data: refused_as(make, data, "truncated_image"))
 
 
 def foreign_files() -> Iterator[tuple[str, bytes]]:
