@@ -41,6 +41,9 @@ class MultipartClient:
             timeout=httpx.Timeout(access.timeout_seconds, connect=min(5.0, access.timeout_seconds)),
             limits=httpx.Limits(max_connections=64, max_keepalive_connections=8),
             trust_env=False,
+            verify=access.endpoint.startswith(
+                "https:"
+            ),  # certificates are loaded only where they are looked at
         )
 
     async def begin(self, key: str) -> str:

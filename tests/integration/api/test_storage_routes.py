@@ -13,7 +13,7 @@ import pytest
 from lingxi.services.object_prefixes import allow_prefix, forbid_prefix
 from lingxi.storage import S3Access, open_storage
 from tests.integration.api.harness import QUICK_LIMITS, Api, World, batch, changed, open_api
-from tests.integration.storage.places import FolderPlace, Place, open_place
+from tests.integration.storage.places import BucketPlace, FolderPlace, Place, open_place
 from tests.support.pictures import picture
 
 PHOTO = picture("jpeg", 60, 40)
@@ -93,12 +93,12 @@ async def test_what_is_not_allowed_answers_as_what_is_not_there(
     assert (await editor.post("objects", json={"name": "x", "mediaKey": key})).status_code == 404
 
 
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
 async def test_our_own_objects_cannot_be_registered(
     editor: httpx.AsyncClient, pool: Any, world: World, place: Place
 ) -> None:
     """Whatever an operator has allowed: they may be another workspace's."""
-    if isinstance(place, FolderPlace):
-        return  # media lie in a folder of their own there
+    assert isinstance(place, BucketPlace)  # in a folder, media lie in a folder of their own
     await editor.put("objects/mine", content=b"mine")
     async with pool.acquire() as connection:
         await allow_prefix(connection, world.ours.workspace_id, f"{place.prefix}/objects/")
@@ -107,6 +107,7 @@ async def test_our_own_objects_cannot_be_registered(
     assert answer.status_code == 404
 
 
+@pytest.mark.parametrize("place", ["local"], indirect=True)
 @pytest.mark.parametrize(
     "body", [{}, {"name": "x"}, {"name": "../x", "mediaKey": "a"}, {"name": "x", "mediaKey": ""}]
 )
@@ -142,11 +143,10 @@ async def test_a_link_opens_without_a_token_and_as_an_attachment(
         assert (foreign.status_code, foreign.content) == (404, missing.content)
 
 
+@pytest.mark.parametrize("place", ["local"], indirect=True)
 async def test_links_of_a_folder_are_signed_by_us(
     api: Api, editor: httpx.AsyncClient, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not isinstance(place, FolderPlace):
-        return  # there the server signs, which test_s3.py tries
     await editor.put("objects/x", content=b"bytes")
     url = (await editor.post("object-links", json={"name": "x", "lifetimeSeconds": 60})).json()["url"]
     answer = await _fetch(api, url)
@@ -169,12 +169,11 @@ async def test_links_of_a_folder_are_signed_by_us(
 
 
 # ── straight to storage ─────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("place", ["local"], indirect=True)
 async def test_a_folder_takes_no_direct_uploads_and_says_so(editor: httpx.AsyncClient, place: Place) -> None:
     answer = await editor.post("object-uploads", json={"name": "x", "sizeBytes": 5})
-    assert answer.status_code == (409 if isinstance(place, FolderPlace) else 201)
-    if isinstance(place, FolderPlace):
-        assert answer.json()["code"] == 40901
-        assert "send the bytes to the API" in answer.json()["detail"]
+    assert (answer.status_code, answer.json()["code"]) == (409, 40901)
+    assert "send the bytes to the API" in answer.json()["detail"]
 
 
 # ── storage that is away ────────────────────────────────────────────────────────────────────────────────
