@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.e2e.conftest import Up
 from tests.support.clips import Sound, clip
 from tests.support.pictures import picture
 from tests.support.processes import environment
+from tests.support.programs import need_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,8 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_command_of_a_page_runs(up: Up, folder: Path, name: str) -> None:
-    if shutil.which("curl") is None:
-        pytest.skip("curl is needed for the pages' examples")
+    need_program("curl", "for the pages' examples")
     env = {**environment(**up.env), "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     script = "\n".join(blocks(name, "sh"))
     done = subprocess.run(
