@@ -2,17 +2,11 @@
 
 import socket
 
-import pytest
-
 from lingxi.api.server import listen
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_an_answer_does_not_wait_for_an_acknowledgement(host: str) -> None:
-    try:
-        listening = listen(host, 0)
-    except OSError:
-        pytest.skip(f"this machine has no {host}")
+def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
+    listening = listen("127.0.0.1", 0)
     with listening, socket.create_connection(listening.getsockname()[:2]):
         listening.setblocking(True)
         accepted, _ = listening.accept()
