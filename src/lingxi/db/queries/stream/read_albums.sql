@@ -17,9 +17,9 @@ select a.*, asked.shared, page.found, page.photos, variants.variants,
              order by p.last_seq, p.upload_number
              limit asked.most) f) page
   cross join lateral (select array_agg(v) as variants from photo_variants v where v.photo_id = any (page.ids)) variants
-  left join lateral (
+  cross join lateral (
     select count(*)::int as photos_counted, (count(*) filter (where c.visibility = 'published'))::int as published_counted,
            (count(*) filter (where c.processing_state = 'processing_failed'))::int as failed_counted,
            (count(*) filter (where c.processing_state = 'uploaded'))::int as processing_counted
       from photos c
-     where c.album_id = a.id and c.deleted_at is null) counts on asked.counted or a.changed_seq > asked.number
+     where c.album_id = a.id and c.deleted_at is null and (asked.counted or a.changed_seq > asked.number)) counts
