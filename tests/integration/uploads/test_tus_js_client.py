@@ -15,6 +15,7 @@ from tests.integration.uploads.stage import Stage, jpeg
 from tests.support.node_packages import node_modules
 from tests.support.processes import environment
 from tests.support.proxy import CuttingProxy
+from tests.support.waiting import wait_until
 
 SOURCE = Path(__file__).with_name("node")
 CONTENT = jpeg(1, 3_000_000)
@@ -49,8 +50,15 @@ async def test_an_upload_that_is_cut_half_way_goes_on_from_there(
     roomy: Stage, photo: Path, proxy_to: Callable[[str], CuttingProxy]
 ) -> None:
     proxy = proxy_to(roomy.api.url)
-    proxy.cut_once_after_sent(len(CONTENT) // 2)
-    told = await upload(roomy, photo, through=proxy)
+    proxy.refuse_after_sent(len(CONTENT) // 2)
+    uploading = asyncio.create_task(upload(roomy, photo, through=proxy))
+
+    async def kept() -> bool:
+        return bool(await roomy.pool.fetchval("select max(received_bytes) > 0 from uploads"))
+
+    await wait_until(kept, 60, "what came before the cut is kept")
+    proxy.forward()
+    told = await uploading
     assert told["outcome"] == "success", told
     methods = [method for method, _ in told["requests"]]
     offsets = [offset for method, offset in told["requests"] if method == "PATCH"]

@@ -20,7 +20,7 @@ const upload = new tus.Upload(file, {
   endpoint: job.endpoint,
   uploadUrl: job.url ?? null,
   chunkSize: job.chunkSize ?? Infinity,
-  retryDelays: [50, 100, 200, 400, 800, 1600, 3200],
+  retryDelays: [50, 100, 200, 400, 800, 1600, 3200, 3200, 3200],
   metadata: { filename: path.basename(job.path), filetype: "image/jpeg" },
   headers: { Authorization: `Bearer ${job.token}` },
   onBeforeRequest(request) {
