@@ -231,6 +231,7 @@ async def test_five_thousand_photos_are_no_burden(lingxi: Lingxi) -> None:
         page = await guest.page()
         await (await album.share()).open(page)
         await expect(page.locator("#count")).to_have_text("5,000 photos")
+        await expect(page.locator('#wall li[aria-setsize="5000"]').first).to_be_visible()  # all are read
         assert len(await shown(page)) < 100
         await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
 

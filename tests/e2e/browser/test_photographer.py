@@ -92,6 +92,12 @@ async def test_from_signing_in_to_a_guests_screen_and_back(lingxi: Lingxi) -> No
         await page.get_by_role("button", name="Revoke").click()
         await expect(page.get_by_text("There is no link now")).to_be_visible()
         await expect(other.get_by_role("heading", name="This album is closed")).to_be_visible()
+        await page.get_by_role("button", name="Close").click()
+
+        await page.get_by_role("button", name="Delete …").click()
+        await page.get_by_role("alertdialog").get_by_role("button", name="Delete album").click()
+        await page.wait_for_url("**/albums")
+        await expect(page.get_by_text("The wedding")).to_have_count(0)
 
 
 async def test_a_sign_in_link_signs_one_browser_in_once(lingxi: Lingxi) -> None:
@@ -173,6 +179,7 @@ async def test_lost_and_paused_uploads_wait_and_go_on(lingxi: Lingxi) -> None:
             await page.get_by_role("button", name="Pause").click()
             await expect(page.locator("#uploads [data-part=title]")).to_have_text("Paused")
             proxy.forward()
+            await page.evaluate("dispatchEvent(new Event('online'))")
             assert await album.photos() == []
             await page.get_by_role("button", name="Resume").click()
             await expect(page.locator("#uploads")).to_contain_text("6 of 6 files uploaded.")

@@ -18,10 +18,15 @@ const failures = new Store(failed);
 const wall = new Wall(store, { list: $("wall"), decorate });
 const large = new Large(store, $("large"), { closed: (id) => wall.reveal(id), details });
 
+let sought = false;
 const live = new LiveAlbum(root, [store, failures], {
   changed() {
     wall.changed(); // who uploads knows what comes: nothing is announced
     large.changed();
+    if (!store.told && !sought) {
+      sought = true; // all is read: the photo that the address names may be on a later page
+      large.follow(true);
+    }
     showCounts();
     showFailures();
   },
@@ -52,6 +57,7 @@ if (steers) {
 }
 
 function showCounts() {
+  if (store.told) return; // the document has the number until all photos are read
   const of = (wanted) => store.photos.filter(wanted).length;
   const parts = [plural(of(({ visibility }) => visibility === "published"), "photo") + " published"];
   const processing = of(({ processingState }) => processingState === "uploaded");

@@ -22,13 +22,13 @@ export async function call(method, path, body) {
 
 // From an answer's status and body; a proxy between may have sent something that is no problem document.
 export function refusal(status, text) {
+  if (status === 401) return new Refusal("You are signed out. Sign in again in another tab, then go on here.", status);
   try {
     const problem = JSON.parse(text);
     if (problem.detail) return new Refusal(problem.detail, status, problem.code);
   } catch {
     // falls through to a sentence of our own
   }
-  if (status === 401) return new Refusal("You are signed out. Sign in again in another tab, then go on here.", status);
   if (status === 413) return new Refusal("A server on the way does not take a file this large.", status);
   return new Refusal(`The server could not do this now (it answered ${status}). Try again in a moment.`, status);
 }

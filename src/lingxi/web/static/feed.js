@@ -7,6 +7,7 @@ const STALE_MS = 20_000; // after a sleep: do not wait for the silence to be cer
 const ANSWER_MS = 6_000; // a leading tab that does not answer for so long is frozen
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 15_000;
+const VERSION = new URL(import.meta.url).pathname; // tabs of before and after an update do not talk to each other
 const REMEMBERED = 3_000; // frames kept for tabs that join later
 
 export class Feed {
@@ -14,7 +15,7 @@ export class Feed {
   // and answer the album's number. `state("live" | "waiting")`. `over(status)`: this album is not to be had any more.
   constructor({ albumId, access, cursor, show, resync, state, over }) {
     this.address = `/api/v1/albums/${albumId}/events`;
-    this.name = `lingxi-feed-${access}-${albumId}`;
+    this.name = `lingxi-feed-${access}-${albumId}-${VERSION}`;
     Object.assign(this, { cursor, show, resync, state, over });
     this.me = Math.random().toString(36).slice(2);
     this.leading = this.ended = false;

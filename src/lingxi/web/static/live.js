@@ -52,12 +52,16 @@ export class LiveAlbum {
         await new Promise((done) => setTimeout(done, RETRY_MS));
       }
     }
-    if (run === this.run) for (const store of this.stores) store.told = null;
+    if (run !== this.run) return;
+    for (const store of this.stores) store.told = null;
+    this.changed([]);
   }
 
   async readPage(cursor, seen) {
     const after = cursor ? `&cursor=${encodeURIComponent(cursor)}` : "";
+    const { run } = this;
     const page = await call("GET", `${this.address}/photos?limit=${PAGE}${after}`);
+    if (run !== this.run) return null; // everything is being read anew meanwhile
     for (const store of this.stores) store.addPage(page.photos);
     for (const { id } of page.photos) seen?.add(id);
     return page.nextCursor;

@@ -15,12 +15,17 @@ const large = new Large(store, $("large"), {
   original: ({ id }) => (root.dataset.originals === "true" ? `/api/v1/albums/${root.dataset.album}/photos/${id}/original` : null),
 });
 
+let sought = false;
 new LiveAlbum(root, [store], {
   changed(fresh) {
-    $("count").textContent = plural(store.photos.length, "photo");
+    if (!store.told) $("count").textContent = plural(store.photos.length, "photo");
     $("empty").hidden = store.photos.length > 0;
     wall.changed(fresh);
     large.changed();
+    if (!store.told && !sought) {
+      sought = true; // all is read: the photo that the address names may be on a later page
+      large.follow(true);
+    }
   },
   album({ name, originalsShared }) {
     root.dataset.originals = String(originalsShared);

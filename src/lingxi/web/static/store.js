@@ -11,7 +11,7 @@ export class Store {
     this.wanted = wanted; // which photos this page shows
     this.photos = [];
     this.byId = new Map();
-    this.told = null; // while pages are being read: ids of which the stream has told more than a page can know
+    this.told = null; // while pages are being read: ids of which the stream has told more than a page can know; null once all is read
   }
 
   // Takes a photo as it is now. Was it new to this page?

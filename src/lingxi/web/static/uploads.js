@@ -6,6 +6,7 @@ const AT_ONCE = 3;
 const LONGEST_WAIT_MS = 20_000;
 const MOVES = 3;
 const TUS = { "Tus-Resumable": "1.0.0" };
+const UNREADABLE = "The file cannot be read any more: it was moved, changed or deleted since you chose it.";
 const LOST = "The connection was lost. The upload goes on by itself when it is back.";
 
 export class Uploads {
@@ -38,11 +39,6 @@ export class Uploads {
   resume() {
     this.paused = false;
     for (const item of this.items) if (item.state === "paused") this.set(item, "waiting");
-    this.go();
-  }
-
-  retry(item) {
-    this.set(item, "waiting", "");
     this.go();
   }
 
@@ -82,6 +78,7 @@ export class Uploads {
         return;
       } catch (error) {
         if (item.state === "paused") return;
+        if (error.status === 0 && !(await readable(item.file))) error = Object.assign(new Error(UNREADABLE), { status: 400 });
         if (isFinal(error)) {
           this.forget(item);
           this.set(item, "refused", error.message);
@@ -198,8 +195,12 @@ export class Uploads {
   }
 }
 
-// Waiting helps against a lost connection (0), a server that is away (5xx) or busy (408, 423, 429), and an offset that moved (409).
-const isFinal = ({ status }) => status >= 400 && status < 500 && ![408, 409, 423, 429].includes(status);
+// Waiting helps against a lost connection (0), a server that is away (5xx) or busy (408, 423, 429), an offset that moved (409), and
+// a session that is over (401), as one signs in again in another tab.
+const isFinal = ({ status }) => status >= 400 && status < 500 && ![401, 408, 409, 423, 429].includes(status);
+
+// A file that was moved, changed or deleted since it was chosen fails like a lost connection does.
+const readable = (file) => file.slice(0, 1).arrayBuffer().then(() => true, () => false);
 
 function base64(text) {
   return btoa(Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join(""));
