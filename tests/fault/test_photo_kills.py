@@ -97,14 +97,14 @@ async def test_sigterm_in_mid_decode_gives_the_photo_back(photos: Photos, start:
     folder = photos.folder / "scratch"
 
     def decoding() -> bool:
-        return any(folder.glob("photo-*/browse.jpg"))
+        return any(folder.rglob("photo-*/browse.jpg"))
 
     await wait_until(decoding, 20)
     worker.signal(signal.SIGTERM)
     assert await ends(worker) == 0
     job = await photos.job(photo_id)
     assert (job["state"], job["attempt"]) == ("pending", 0)
-    assert list(folder.iterdir()) == []
+    assert list(folder.rglob("photo-*")) == []
     start()
     await photos.until_job(photo_id, "done", 40)
     await photos.assert_published_once(photo_id)
