@@ -11,12 +11,11 @@ import av
 import av.error
 import av.filter
 
-from lingxi.video import tone, turn
+from lingxi.video import turn
+from lingxi.video.colours import needs_table
 from lingxi.video.errors import VideoError
 
 _UNSPECIFIED: Final = 2
-_FULL_RANGE: Final = 2
-_BT709, _BT601 = 1, 6  # matrices of H.273
 _DOLBY = "DOVI_METADATA"
 
 
@@ -86,7 +85,7 @@ class Pictures:
                 "hdr_unsupported", "The video is Dolby Vision without a layer that others can show."
             )
         size = f"scale=w={stored[0]}:h={stored[1]}:flags=bicubic"
-        if tone.needs_table(transfer, primaries):
+        if needs_table(transfer, primaries):
             self.tone_mapped = True
             steps += [f"{size}:in_color_matrix=bt2020", "format=gbrp12le", _table(transfer)]
             steps += [
@@ -153,6 +152,8 @@ def _is_unspecified_hd(frame: Any) -> bool:
 
 def _table(transfer: int) -> str:
     """The step that looks colours up. The filter knows the format by the name's end, and reads it when it is made."""
+    from lingxi.video import tone  # only for the few that need it
+
     folder = Path(tempfile.gettempdir())
     path = folder / f"tone-{os.getpid()}-{transfer}.cube"
     if not path.exists():

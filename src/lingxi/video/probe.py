@@ -8,7 +8,8 @@ from typing import Any, Final
 import av
 import av.error
 
-from lingxi.video import tone, turn
+from lingxi.video import turn
+from lingxi.video.colours import HLG, PQ
 from lingxi.video.source import VIDEO_CODECS, Source
 
 _MAX_TEXT: Final = 200
@@ -102,7 +103,7 @@ def _video(stream: Any, frame: Any | None) -> dict[str, Any]:
         "bit_depth": max((one.bits for one in context.format.components), default=8)
         if context.format
         else None,
-        "hdr": {tone.PQ: "pq", tone.HLG: "hlg"}.get(transfer),
+        "hdr": {PQ: "pq", HLG: "hlg"}.get(transfer),
         "is_interlaced": bool(frame.interlaced_frame) if frame is not None else None,
         "is_cover": bool(stream.disposition & av.stream.Disposition.attached_pic),
     }

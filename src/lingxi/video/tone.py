@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-PQ, HLG = 16, 18  # transfers of H.273, as PyAV gives them
-BT2020: Final = 9  # primaries
+from lingxi.video.colours import HLG, PQ
+
 GRID: Final = 33
 
 WHITE_NITS: Final = 203.0
@@ -25,11 +25,6 @@ _TO_709: Final = np.array(
 )
 
 Floats = NDArray[np.float64]
-
-
-def needs_table(transfer: int, primaries: int) -> bool:
-    """Is it HDR, or wider than BT.709?"""
-    return transfer in (PQ, HLG) or primaries == BT2020
 
 
 def to_sdr(coded: Floats, transfer: int) -> Floats:

@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lingxi.video.tone import HLG, PQ, to_sdr
+from lingxi.video.colours import HLG, PQ
+from lingxi.video.tone import to_sdr
 
 
 def gray(code: float, transfer: int) -> float:
