@@ -78,8 +78,10 @@ def clip(
             for index, moment in enumerate(moments):
                 bright = flash_at is not None and flash_at <= moment < flash_at + 0.2
                 pixels = _pixels(*size, index, bright=bright, black=moment < black_seconds)
-                matrix = {"dst_colorspace": "ITU709"} if colours is not None and colours[2] == 1 else {}
-                frame = av.VideoFrame.from_ndarray(pixels, "rgb24").reformat(format=pix_fmt, **matrix)
+                matrix = "ITU709" if colours is not None and colours[2] == 1 else None
+                frame = av.VideoFrame.from_ndarray(pixels, "rgb24").reformat(
+                    format=pix_fmt, dst_colorspace=matrix
+                )
                 frame.pts, frame.time_base = round(moment * _TICKS), Fraction(1, _TICKS)
                 output.mux(video.encode(frame))
             output.mux(video.encode(None))

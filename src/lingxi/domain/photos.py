@@ -9,7 +9,6 @@ from uuid import UUID
 
 from lingxi.domain.wire import time_to_wire
 
-
 TIMELINE_STAGES = (
     "received", "stored", "enqueued", "started", "decoded", "encoded", "variantsStored", "committed", "firstFrame",
 )  # fmt: skip
