@@ -100,6 +100,11 @@ async def test_no_frame_at_all_is_corrupt(transcode: Transcode, poster: Poster) 
         assert (await _refused(work)).code == "corrupt_video"
 
 
+async def test_a_stream_without_pictures_is_corrupt(transcode: Transcode) -> None:
+    error = await _refused(transcode(clip(times=[], sound=Sound(), container="matroska")))
+    assert error.code == "corrupt_video"
+
+
 FOREIGN: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "empty_file"),
     "text": (b"this is a text, and a long one" * 50, "unsupported_type"),
