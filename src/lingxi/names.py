@@ -47,6 +47,7 @@ EVENT_ITEMS_QUEUED: Final = "items.queued"
 EVENT_TASK_ENDED: Final = "task.ended"
 EVENT_PHOTO_UPLOADED: Final = "photo.uploaded"
 EVENTS_OF_ALBUMS: Final = ("photo.published", "photo.updated", "photo.removed")
+WEBHOOK_EVENTS: Final = (*EVENTS_OF_ALBUMS, EVENT_TASK_ENDED)  # what an endpoint may subscribe to
 EVENT_TYPES: Final = (EVENT_ITEMS_QUEUED, EVENT_TASK_ENDED, EVENT_PHOTO_UPLOADED, *EVENTS_OF_ALBUMS)
 DEAD_LETTERED: Final = "dead_lettered"  # outbox_events.last_error of an event given up on
 ITEMS_PER_EVENT: Final = 500
@@ -62,6 +63,8 @@ PHOTO_ATTEMPTS: Final = 3
 # It doubles: a storage that is away for a minute costs no photo its last attempt.
 PHOTO_BACKOFF_SECONDS: Final = 25.0
 FOREIGN_JOB: Final = "foreign_job"
+WEBHOOK_QUEUE: Final = "webhook:deliver"
+WEBHOOK_ATTEMPTS: Final = 10  # of a delivery; the waits between them are in `processors/webhook_deliver.py`
 
 # ── failpoints: every boundary that a test can turn into kill, error or pause ────────────────────────────
 FAILPOINTS: Final[tuple[str, ...]] = (
@@ -89,6 +92,7 @@ FAILPOINTS: Final[tuple[str, ...]] = (
     "collector.before_move",
     "collector.before_commit",
     "outputs.after_store",
+    "webhook.after_response",
     "photo.after_claim",
     "photo.after_fetch",
     "photo.after_encode",

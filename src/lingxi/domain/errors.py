@@ -204,6 +204,13 @@ ITEM_CODES: dict[str, ItemCode] = {
     "crashed": ItemCode(True, "The process that worked on it died."),
     "out_of_memory": ItemCode(False, "It needs more memory than its processor may take."),
     "scratch_full": ItemCode(False, "It needs more room on disk than its processor may take."),
+    "delivery_not_found": ItemCode(False, "There is no such delivery: its endpoint or its event is gone."),
+    "endpoint_disabled": ItemCode(False, "The endpoint is disabled; enable it, and replay."),
+    "endpoint_gone": ItemCode(False, "The endpoint answered 410 (Gone) and was disabled."),
+    "address_refused": ItemCode(False, "The endpoint is at an address to which nothing is sent."),
+    "endpoint_unreachable": ItemCode(True, "The endpoint could not be reached."),
+    "endpoint_timeout": ItemCode(True, "The endpoint did not answer in time."),
+    "endpoint_refused": ItemCode(True, "The endpoint did not take it."),
     "drill_failed": ItemCode(False, "The drill was told to fail."),
     "drill_busy": ItemCode(True, "The drill was told to fail for now."),
 }
