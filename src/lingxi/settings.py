@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +37,11 @@ def queues_named(
             known = ", ".join([*groups, *deployed])
             raise ValueError(f"{word!r} is no queue or group of this deployment; known are: {known}")
     return tuple(dict.fromkeys(chosen)) or deployed
+
+
+def networks_named(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Comma-separated networks or addresses; ValueError names what is none."""
+    return tuple(ip_network(word) for word in filter(None, (word.strip() for word in text.split(","))))
 
 
 class Settings(BaseSettings):
@@ -218,6 +224,10 @@ class Settings(BaseSettings):
     share_exchanges_per_minute: int = Field(
         120, ge=1, le=1_000_000, description="Share links that one address may open (or try) a minute."
     )
+    webhook_allowed_networks: str = Field(
+        "",
+        description="Networks beside the public internet to which webhooks may go, also by plain http: `10.1.0.0/16, fd00::/8`. Empty: none.",
+    )
     lingxi_testing: bool = Field(False, description="Set only by tests: allows failpoints.")
     lingxi_failpoints: str = Field(
         "", description="Only with LINGXI_TESTING: failpoints to arm, e.g. `worker.after_commit=kill`."
@@ -254,6 +264,12 @@ class Settings(BaseSettings):
         if value and not re.fullmatch(r"https?://[^/?#@\s]+/?", value):
             raise ValueError("must be http://host[:port] or https://host[:port], without a path")
         return value.rstrip("/")
+
+    @field_validator("webhook_allowed_networks")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        networks_named(value)
+        return value
 
     @field_validator("photo_prefix", "photo_environment")
     @classmethod
@@ -336,6 +352,11 @@ class Settings(BaseSettings):
     def secret_keys(self) -> tuple[bytes, ...]:
         """The keys that verify, the signing one first; empty when none was set."""
         return tuple(key.strip().encode() for key in self.lingxi_secret_key.split(",") if key.strip())
+
+    @property
+    def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """WEBHOOK_ALLOWED_NETWORKS as networks."""
+        return networks_named(self.webhook_allowed_networks)
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:

@@ -23,11 +23,14 @@ from lingxi.processors.demo_drill import DRILL
 from lingxi.processors.finding import find_processors
 from lingxi.processors.media_probe import MediaProbe
 from lingxi.processors.media_verify import MediaVerify
+from lingxi.processors.outgoing.addresses import AddressRule
+from lingxi.processors.outgoing.post import Poster
 from lingxi.processors.photo_process import PhotoProcess
 from lingxi.processors.publish import PublishDeps
 from lingxi.processors.registry import Registry
 from lingxi.processors.video_poster import VideoPoster
 from lingxi.processors.video_transcode import VideoTranscode
+from lingxi.processors.webhook_deliver import WebhookDeliver
 from lingxi.settings import Settings, SettingsError
 from lingxi.storage import S3Access, Storage, open_storage
 from lingxi.video.children import VideoChildren
@@ -125,6 +128,11 @@ def publish_deps(
     )
 
 
+def webhook_poster(settings: Settings) -> Poster:
+    """What sends webhooks, and knows where it must not."""
+    return Poster(AddressRule(settings.webhook_networks))
+
+
 def make_registry(settings: Settings, decoders: Decoders, pool: Pool, storage: Storage) -> Registry:
     """The processors of this deployment. The API needs them too: they know what an input must look like."""
     photos = PhotoProcess(publish_deps(settings, decoders, pool, storage))
@@ -136,6 +144,7 @@ def make_registry(settings: Settings, decoders: Decoders, pool: Pool, storage: S
         MediaProbe(decoders, VideoChildren()).processor(),
         VideoPoster(VideoChildren()).processor(),
         VideoTranscode(VideoChildren()).processor(),
+        WebhookDeliver(lambda: pool.acquire(timeout=5), webhook_poster(settings)).processor(),
     ]
     users = [found.processor for found in find_processors(settings.processor_modules)]
     return Registry([*processors, *users], settings.deployed_queues)

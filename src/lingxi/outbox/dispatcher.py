@@ -32,6 +32,7 @@ from lingxi.outbox.events import Prepared, prepare_alone, queue_of
 from lingxi.outbox.fairness import Fairness
 from lingxi.outbox.jobs import jobs_of_event
 from lingxi.outbox.sender import Delivered, JobSender, Parcel
+from lingxi.services.fan_out_webhooks import fan_out_webhooks
 from lingxi.services.workspace_caps import satisfied_workspaces
 
 log = get_logger("outbox.dispatcher")
@@ -160,6 +161,7 @@ class Dispatcher:
         if not done.leader:
             return
         roomy, held = await self._look_for_room()
+        deliveries = 0
         connection = await self._connected()
         limit = 1 if self._one_by_one else names.EVENTS_PER_ROUND
         async with connection.transaction():
@@ -176,6 +178,8 @@ class Dispatcher:
             await failpoints.reach("outbox.after_claim")
             done.claimed = len(rows)
             prepared = await self._prepare(connection, rows, done)
+            if prepared.for_webhooks and names.WEBHOOK_QUEUE in self.config.queues:
+                deliveries = await fan_out_webhooks(connection, prepared.for_webhooks)
             await failpoints.reach("outbox.before_send")
             delivered = await self._sender.send(prepared.parcels, deadline=deadline)
             await failpoints.reach("outbox.after_send")
@@ -186,6 +190,8 @@ class Dispatcher:
         self._hints.publish_tasks(prepared.ended_tasks)
         self._hints.publish_albums(prepared.changed_albums)
         self._settle(delivered, done, limit)
+        if deliveries:  # the next round has something to send
+            self.wake()
 
     async def _look_for_room(self) -> tuple[list[str], list[Held]]:
         """Queues of this deployment that take an event now; and workspaces whose next one has no room in one of them yet."""

@@ -14,6 +14,7 @@ from lingxi.broker.job import Job, photo_job
 from lingxi.db.session import Record
 from lingxi.domain.ids import parse_uuid
 from lingxi.outbox.sender import Parcel
+from lingxi.services.fan_out_webhooks import WebhookEvent
 
 
 class BadPayload(Exception):
@@ -29,6 +30,7 @@ class Prepared:
     guilty: dict[int, str] = field(default_factory=dict)
     ended_tasks: list[UUID] = field(default_factory=list)
     changed_albums: set[UUID] = field(default_factory=set)
+    for_webhooks: list[WebhookEvent] = field(default_factory=list)
 
 
 def queue_of(row: Record) -> str | None:
@@ -50,10 +52,19 @@ def prepare_alone(row: Record, prepared: Prepared) -> None:
             prepared.ended_tasks.append(row["task_id"])
         else:
             prepared.changed_albums.add(_album_of_event(row["payload"]))
+        _offer(row, prepared)
     except BadPayload as bad:
         prepared.guilty[row["id"]] = str(bad)
     else:
         prepared.published.append(row["id"])
+
+
+def _offer(row: Record, prepared: Prepared) -> None:
+    """What endpoints of webhooks may want. The end of a delivery is told to nobody: it would be an event without end."""
+    payload = _fields(row["payload"])
+    if row["workspace_id"] is not None and payload.get("type") != names.WEBHOOK_QUEUE:
+        event = WebhookEvent(row["id"], row["workspace_id"], row["type"], payload, row["created_at"])
+        prepared.for_webhooks.append(event)
 
 
 def _upload_job(payload: str) -> Job:

@@ -13,8 +13,8 @@ from lingxi.domain.wire import Item, Task
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """What `GET /media-tasks` may ask for; None means any. `metadata` is JSON texts of which a task's
-    metadata must contain one."""
+    """What `GET /media-tasks` may ask for; None means any (of types: all but deliveries of webhooks, which nobody submitted).
+    `metadata` is JSON texts of which a task's metadata must contain one."""
 
     statuses: Sequence[str] | None = None
     types: Sequence[str] | None = None
@@ -39,18 +39,12 @@ async def list_tasks(
 ) -> list[Task]:
     """Newest first, at most `limit`; `after` is the creation time and id of the last task of the page before."""
     created_at, task_id = after or (None, None)
-    rows = await connection.fetch(
-        sql("tasks/page"),
-        workspace_id,
-        created_at,
-        task_id,
-        limit,
-        wanted.statuses,
-        wanted.types,
-        wanted.created_from,
-        wanted.created_before,
-        wanted.metadata,
-    )
+    place = (workspace_id, created_at, task_id, limit, wanted.statuses)
+    others = (wanted.created_from, wanted.created_before, wanted.metadata)
+    if wanted.types is None:
+        rows = await connection.fetch(sql("tasks/page_own"), *place, *others)
+    else:
+        rows = await connection.fetch(sql("tasks/page"), *place, wanted.types, *others)
     return [task_of(row) for row in rows]
 
 

@@ -1,10 +1,10 @@
 -- $1 workspace, $2 and $3 created at and id of the last one seen (null: from the newest), $4 limit,
--- $5 statuses or null, $6 types or null, $7 created at or after, $8 created before, $9 metadata of which it must contain one
+-- $5 statuses or null, $6 types, $7 created at or after, $8 created before, $9 metadata of which it must contain one
 select * from media_tasks
  where workspace_id = $1
    and ($2::timestamptz is null or (created_at, id) < ($2, $3::uuid))
    and ($5::text[] is null or status = any($5))
-   and ($6::text[] is null or type = any($6))
+   and type = any($6::text[])
    and ($7::timestamptz is null or created_at >= $7)
    and ($8::timestamptz is null or created_at < $8)
    and ($9::jsonb[] is null or metadata @> any($9))
