@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from lingxi.broker.client import RedisClient
 from lingxi.broker.heartbeat import Heartbeats
+from lingxi.broker.lock import is_dispatch_locked
 from lingxi.broker.overview import queue_counts
 from lingxi.broker.queue import QueueCounts
 from lingxi.broker.stats import Finished, FinishedCounts
@@ -24,11 +25,15 @@ MISSING_HEARTBEAT = -1.0
 
 @dataclass(frozen=True, slots=True)
 class RedisView:
-    """By logical queue: BullMQ's counts, what finished within the last hour, seconds since the last heartbeat."""
+    """By logical queue: BullMQ's counts, what finished within the last hour, seconds since the last heartbeat.
+
+    `dispatcher_held`: a dispatcher has the lock.
+    """
 
     counts: dict[str, QueueCounts]
     finished: dict[str, Finished]
     heartbeats: dict[str, float | None]
+    dispatcher_held: bool
 
 
 class QueueMonitor:
@@ -43,12 +48,13 @@ class QueueMonitor:
 
     async def redis_view(self) -> RedisView:
         """Raises BrokerUnavailable."""
-        counts, finished, heartbeats = await asyncio.gather(
+        counts, finished, heartbeats, held = await asyncio.gather(
             queue_counts(self._redis, self._queues),
             self._finished.last_hour(self._queues),
             self._heartbeats.ages(self._queues),
+            is_dispatch_locked(self._redis),
         )
-        return RedisView(counts, finished, heartbeats)
+        return RedisView(counts, finished, heartbeats, held)
 
     async def database_view(self) -> DatabaseView:
         """Raises whatever `db.session.is_unavailable` knows."""
@@ -178,6 +184,12 @@ def _redis_gauges(view: RedisView) -> list[Gauge]:
             ("queue",),
             ages,
         ),
+        Gauge(
+            "lingxi_dispatcher_held",
+            "1 when a dispatcher holds the lock, which it renews every second; else 0.",
+            (),
+            {(): float(view.dispatcher_held)},
+        ),
     ]
 
 
@@ -201,5 +213,11 @@ def _database_gauges(view: DatabaseView) -> list[Gauge]:
             "Outbox events given up on.",
             (),
             {(): view.outbox_dead_letters},
+        ),
+        Gauge(
+            "lingxi_outbox_oldest_due_seconds",
+            "For how long the event that is due the longest has been due; 0 when none is.",
+            (),
+            {(): view.outbox_oldest_due_seconds},
         ),
     ]

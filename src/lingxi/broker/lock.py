@@ -43,3 +43,9 @@ class DispatchLock:
         """Let go of the lock, unless it is somebody else's by now."""
         with broker_errors():
             await self._release(keys=[self._key], args=[self._token])
+
+
+async def is_dispatch_locked(client: RedisClient, key: str = names.DISPATCH_LOCK_KEY) -> bool:
+    """Is there a dispatcher at work? Raises BrokerUnavailable."""
+    with broker_errors():
+        return bool(await client.exists(key))

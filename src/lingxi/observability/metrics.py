@@ -1,7 +1,8 @@
 """Prometheus text (format 0.0.4): gauges from collectors that may fail, one by one, without failing the answer.
 
 A collector that fails or takes too long becomes a `#` comment line and a line in the log, and its gauges are absent: never 0,
-which would look like health. Histograms and counters of this process come from prometheus-client's registry.
+which would look like health; `lingxi_collector_up` says which. Histograms and counters of this process come from
+prometheus-client's registry.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from lingxi.observability.logging import get_logger
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 COLLECT_SECONDS = 1.5
+_UP = "lingxi_collector_up"
 
 _log = get_logger(__name__)
 _abandoned: set[asyncio.Task[list["Gauge"]]] = (
@@ -47,13 +49,19 @@ async def render(collectors: Sequence[Collector], registry: CollectorRegistry | 
     await asyncio.wait(tasks, timeout=COLLECT_SECONDS)
     gauges: dict[str, list[Gauge]] = {}
     comments: list[str] = []
+    up: dict[tuple[str, ...], float] = {}
     for collector, task in zip(collectors, tasks, strict=True):
-        if (why := _failure(task)) is not None:
+        why = _failure(task)
+        up[(collector.name,)] = float(why is None)
+        if why is not None:
             _log.warning("metrics_collector_failed", collector=collector.name, error=why)
             comments.append(f"# collector {collector.name} failed: {' '.join(why.split())}\n")
             continue
         for gauge in task.result():
             gauges.setdefault(gauge.name, []).append(gauge)
+    gauges[_UP] = [
+        Gauge(_UP, "1 when the source of metrics answered this scrape, else 0.", ("collector",), up)
+    ]
     text = "".join(_text(parts) for parts in gauges.values()) + "".join(comments)
     return text.encode() + (generate_latest(registry) if registry is not None else b"")
 
