@@ -31,6 +31,7 @@ from lingxi.api.routes import (
     tus,
     uploads,
     variants,
+    webhooks,
     worker,
 )
 from lingxi.api.upload_writing import UploadWriters
@@ -49,6 +50,7 @@ API_ROUTERS = (
     shares.router,
     variants.router,
     album_stream.router,
+    webhooks.router,
     caps.router,
     access.router,
     worker.router,

@@ -12,6 +12,7 @@ from lingxi.broker.client import RedisClient
 from lingxi.broker.hints import Hints
 from lingxi.db.session import Pool
 from lingxi.names import QUEUES
+from lingxi.processors.outgoing.addresses import AddressRule
 from lingxi.processors.registry import Registry
 from lingxi.storage.port import Storage
 from lingxi.stream.hub import Hub
@@ -36,6 +37,7 @@ class ApiConfig:
     stream_token_seconds: int = 300
     serve_monitoring: bool = True
     queues: Sequence[str] = QUEUES
+    webhook_rule: AddressRule = field(default_factory=AddressRule)  # where webhooks may go
 
 
 @dataclass(frozen=True, slots=True)

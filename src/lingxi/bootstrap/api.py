@@ -34,6 +34,7 @@ from lingxi.domain.ids import parse_uuid
 from lingxi.imaging.children import DecoderConfig, Decoders
 from lingxi.observability.logging import get_logger
 from lingxi.outbox.thread import DispatcherThread
+from lingxi.processors.outgoing.addresses import AddressRule
 from lingxi.services.record_first_frames import record_first_frames
 from lingxi.services.valid_grants import valid_grants
 from lingxi.settings import Settings
@@ -136,6 +137,7 @@ async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
             share_exchanges_per_minute=settings.share_exchanges_per_minute,
             serve_monitoring=not settings.metrics_bind,
             queues=settings.deployed_queues,
+            webhook_rule=AddressRule(settings.webhook_networks),
         ),
         pool=pool,
         redis=client,

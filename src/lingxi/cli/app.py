@@ -10,7 +10,18 @@ from typing import Annotated
 import typer
 
 from lingxi import __version__
-from lingxi.cli import access, albums, checking, invariants, processors, publish, servers, storage, tasks
+from lingxi.cli import (
+    access,
+    albums,
+    checking,
+    invariants,
+    processors,
+    publish,
+    servers,
+    storage,
+    tasks,
+    webhooks,
+)
 from lingxi.cli.exits import CommandError, Exit, explain
 from lingxi.cli.output import report
 
@@ -40,6 +51,7 @@ def build() -> typer.Typer:
     publish.register(app)
     albums.register(app)
     checking.register(app)
+    webhooks.register(app)
     processors.register(app)
     invariants.register(app)
     return app

@@ -23,6 +23,7 @@ from lingxi.client.frames import Frame
 from lingxi.client.model import Item, Json, Page, Task
 from lingxi.client.transport import Transport, as_object
 from lingxi.client.watch import Watcher
+from lingxi.client.webhooks import Webhooks
 
 NETWORK_TRIES = 3
 UPLOAD_CHUNK_BYTES = 256 * 1024
@@ -134,6 +135,12 @@ class Client:
         """Frames until `End`, reconnecting as needed. `last_event_id="0"` replays every item first."""
         watcher = self.watcher(task_id, last_event_id=last_event_id, patience_seconds=patience_seconds)
         return watcher.frames()
+
+    # ── webhooks ─────────────────────────────────────────────────────────────────────────────────────────
+    @property
+    def webhooks(self) -> Webhooks:
+        """The calls of webhook endpoints."""
+        return Webhooks(self._transport)
 
     # ── albums ───────────────────────────────────────────────────────────────────────────────────────────
     @property
