@@ -20,6 +20,7 @@ from lingxi.observability import failpoints
 from lingxi.observability.logging import configure, get_logger
 from lingxi.processors.contract import Processor
 from lingxi.processors.demo_drill import DRILL
+from lingxi.processors.export_archive import ExportArchive
 from lingxi.processors.finding import find_processors
 from lingxi.processors.media_probe import MediaProbe
 from lingxi.processors.media_verify import MediaVerify
@@ -144,6 +145,7 @@ def make_registry(settings: Settings, decoders: Decoders, pool: Pool, storage: S
         MediaProbe(decoders, VideoChildren()).processor(),
         VideoPoster(VideoChildren()).processor(),
         VideoTranscode(VideoChildren()).processor(),
+        ExportArchive(lambda: secret_keys(settings)).processor(),
         WebhookDeliver(lambda: pool.acquire(timeout=5), webhook_poster(settings)).processor(),
     ]
     users = [found.processor for found in find_processors(settings.processor_modules)]

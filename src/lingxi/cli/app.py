@@ -20,6 +20,7 @@ from lingxi.cli import (
     servers,
     storage,
     tasks,
+    verify_archive,
     webhooks,
 )
 from lingxi.cli.exits import CommandError, Exit, explain
@@ -54,6 +55,7 @@ def build() -> typer.Typer:
     webhooks.register(app)
     processors.register(app)
     invariants.register(app)
+    verify_archive.register(app)
     return app
 
 

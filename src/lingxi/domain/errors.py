@@ -180,6 +180,8 @@ ITEM_CODES: dict[str, ItemCode] = {
     "result_invalid": ItemCode(False, "Its result cannot be stored."),
     "input_invalid": ItemCode(False, "Its input does not fit the processor's schema any more."),
     "object_not_found": ItemCode(False, "There is no object with this name in the workspace."),
+    "album_not_found": ItemCode(False, "There is no album with this id in the workspace."),
+    "nothing_to_archive": ItemCode(False, "There is no file to put into the archive."),
     "photo_not_found": ItemCode(False, "There is no photo with this id in the workspace."),
     "generation_not_requested": ItemCode(False, "This generation of the photo was not asked for."),
     "empty_file": ItemCode(False, "The file is empty."),
