@@ -58,6 +58,7 @@ DISPATCH_TIMEOUT_SECONDS: Final = 5.0
 # ── jobs ─────────────────────────────────────────────────────────────────────────────────────────────────
 JOB_NAME: Final = "item"
 PHOTO_QUEUE: Final = "photo:process"
+FINGERPRINT_QUEUE: Final = "photo:fingerprint"
 PHOTO_JOB_NAME: Final = "photo"  # the first publication of a photo
 PHOTO_ATTEMPTS: Final = 3
 # It doubles: a storage that is away for a minute costs no photo its last attempt.

@@ -1,7 +1,7 @@
 """The process in which pictures are decoded: `python -m lingxi.imaging.child …`, as `sandbox.guest` says.
 
-The work is `inspect`, `describe` or `variants`, with the descriptor of an open file (and those of the variants to write), and
-behind it the number of bytes that pixels may take. For more it says, once it has read the header, how many they are,
+The work is `inspect`, `describe`, `look` or `variants`, with the descriptor of an open file (and those of the variants to
+write), and behind it the number of bytes that pixels may take. For more it says, once it has read the header, how many they are,
 `{"neededBytes": n}`, and waits for `go`.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 from lingxi.imaging.errors import ImageError
 from lingxi.sandbox.guest import Parent, serve
 
-INSPECT, VARIANTS, DESCRIBE = b"inspect", b"variants", b"describe"
+INSPECT, VARIANTS, DESCRIBE, LOOK = b"inspect", b"variants", b"describe", b"look"
 VARIANT_KINDS = ("browse", "thumb")  # in the order of their descriptors
 MAX_VARIANT_BYTES = 32 << 20
 
@@ -42,6 +42,10 @@ def _answer(parent: Parent, what: bytes, descriptors: list[int]) -> dict[str, An
             from lingxi.imaging.describe import describe
 
             return {"described": describe(source)}
+        if what == LOOK:
+            from lingxi.imaging.fingerprint import fingerprint  # numpy takes its time to import
+
+            return {"looks": fingerprint(source, admit)}
         if what == INSPECT:
             return {"facts": asdict(engine.inspect(source, admit))}
         return {"made": engine.make_variants(source, dict(zip(VARIANT_KINDS, outputs, strict=True)), admit)}

@@ -20,10 +20,10 @@ from typing import Any
 
 from lingxi.imaging import limits
 from lingxi.imaging.admission import Admission
-from lingxi.imaging.child import DESCRIBE, INSPECT, VARIANT_KINDS, VARIANTS
+from lingxi.imaging.child import DESCRIBE, INSPECT, LOOK, VARIANT_KINDS, VARIANTS
 from lingxi.imaging.child_process import Decoder
 from lingxi.imaging.errors import ImageError
-from lingxi.imaging.facts import ImageFacts, MadePhoto, MadeVariant
+from lingxi.imaging.facts import ImageFacts, Looks, MadePhoto, MadeVariant
 from lingxi.observability.logging import get_logger
 from lingxi.sandbox.host import ChildDiedError
 
@@ -79,6 +79,21 @@ class Decoders:
         """
         described: dict[str, Any] = (await self._decode(DESCRIBE, [descriptor]))["described"]
         return described
+
+    async def look(self, descriptor: int) -> Looks:
+        """Hashes of the picture behind `descriptor`, how sharp it is, and what took it when. ImageError as `inspect`."""
+        looks = (await self._decode(LOOK, [descriptor]))["looks"]
+        local = looks["captured_local"]
+        return Looks(
+            width=looks["width"],
+            height=looks["height"],
+            perceptual_hash=_from_hex(looks["perceptual_hash"]),
+            difference_hash=_from_hex(looks["difference_hash"]),
+            thumb_hash=bytes.fromhex(looks["thumb_hash"]),
+            sharpness=looks["sharpness"],
+            camera=looks["camera"],
+            captured_local=datetime.fromisoformat(local) if local else None,
+        )
 
     async def make_variants(self, descriptor: int, out_folder: Path) -> MadePhoto:
         """Write the variants of the photo behind `descriptor` into `out_folder`, as `browse.jpg` and `thumb.jpg`.
@@ -219,6 +234,10 @@ def _new_files(paths: Sequence[Path]) -> Iterator[list[int]]:
     finally:
         for descriptor in opened:
             os.close(descriptor)
+
+
+def _from_hex(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
 
 
 def _variant(paths: dict[str, Path], encoded: dict[str, Any]) -> MadeVariant:

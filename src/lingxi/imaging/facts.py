@@ -21,6 +21,20 @@ class ImageFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Looks:
+    """What a picture looks like; `width` and `height` are upright. Hashes are 8 bytes, None where nothing can be made out."""
+
+    width: int
+    height: int
+    perceptual_hash: bytes | None
+    difference_hash: bytes | None
+    thumb_hash: bytes
+    sharpness: float  # grows with detail; of pictures of one size the larger is the sharper
+    camera: str | None  # make and model
+    captured_local: datetime | None  # the camera's own clock, without an offset
+
+
+@dataclass(frozen=True, slots=True)
 class MadeVariant:
     """A file for viewers: upright, sRGB, on white, without metadata. `kind` is `browse` or `thumb`."""
 

@@ -108,7 +108,7 @@ async def _make(photo: Photo, deps: PublishDeps, scratch: Path) -> MadePhoto:
     """The variants as files in `scratch`."""
     try:
         with open(scratch / "original", "w+b", buffering=0) as original:  # noqa: ASYNC230
-            await _fetch(photo, original, deps.storage)
+            await fetch_original(photo, original, deps.storage)
             await failpoints.reach("photo.after_fetch")
             return await deps.decoders.make_variants(original.fileno(), scratch)
     except ImageError as error:
@@ -117,7 +117,9 @@ async def _make(photo: Photo, deps: PublishDeps, scratch: Path) -> MadePhoto:
         raise Transient("storage_unavailable") from error
 
 
-async def _fetch(photo: Photo, original: IO[bytes], storage: Storage) -> None:
+async def fetch_original(photo: Photo, original: IO[bytes], storage: Storage) -> None:
+    """Write the photo's bytes into an open file, unbuffered. Permanent `object_not_found`, Transient `storage_unavailable`,
+    StorageUnavailable."""
     digest = hashlib.sha256()
 
     def take(chunk: bytes) -> None:
