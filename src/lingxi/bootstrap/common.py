@@ -26,6 +26,7 @@ from lingxi.processors.media_probe import MediaProbe
 from lingxi.processors.media_verify import MediaVerify
 from lingxi.processors.outgoing.addresses import AddressRule
 from lingxi.processors.outgoing.post import Poster
+from lingxi.processors.photo_fingerprint import PhotoFingerprint
 from lingxi.processors.photo_process import PhotoProcess
 from lingxi.processors.publish import PublishDeps
 from lingxi.processors.registry import Registry
@@ -142,6 +143,7 @@ def make_registry(settings: Settings, decoders: Decoders, pool: Pool, storage: S
         DRILL,
         verify.processor(),
         photos.processor(),
+        PhotoFingerprint(decoders).processor(),
         MediaProbe(decoders, VideoChildren()).processor(),
         VideoPoster(VideoChildren()).processor(),
         VideoTranscode(VideoChildren()).processor(),
