@@ -56,6 +56,18 @@ class DirectUpload(Wire):
     expires_at: str = Time
 
 
+class ArchiveKey(Wire):
+    """A public key that signs receipts of archives."""
+
+    id: str
+    algorithm: str
+    public_key: str = Field(description="32 bytes in base64.")
+
+
+class ArchiveKeyList(Wire):
+    keys: list[ArchiveKey]
+
+
 class ConfirmedUpload(Wire):
     """What it has become: one of the two."""
 

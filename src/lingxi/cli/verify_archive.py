@@ -1,14 +1,23 @@
-"""`lingxi verify-archive`: is this ZIP, to its last byte, the one that was signed? Needs no server and no network."""
+"""`lingxi verify-archive`: is this ZIP, to its last byte, the one that was signed? `lingxi archive-keys`: who signs."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lingxi.cli.connection import connect
 from lingxi.cli.exits import Exit, not_possible, usage
-from lingxi.cli.options import JsonOption
+from lingxi.cli.options import (
+    DEFAULT_DATA_DIR,
+    DEFAULT_URL,
+    DataDirOption,
+    JsonOption,
+    TokenOption,
+    UrlOption,
+)
 from lingxi.cli.output import Output
 
 if TYPE_CHECKING:
@@ -20,6 +29,7 @@ SHOWN = 50
 
 def register(app: typer.Typer) -> None:
     app.command("verify-archive")(verify_archive)
+    app.command("archive-keys")(archive_keys)
 
 
 def verify_archive(
@@ -28,7 +38,7 @@ def verify_archive(
         str | None,
         typer.Option(
             metavar="KEY",
-            help="Public key of who has to have made it, or a file with it; `lingxi archive-keys` tells.",
+            help="Public key of who has to have made it, or a file with it: what `lingxi archive-keys` shows.",
         ),
     ] = None,
     any_key: Annotated[
@@ -51,6 +61,25 @@ def verify_archive(
     _tell(output, file, checked, known=wanted is not None)
     if checked.problems:
         raise typer.Exit(Exit.NOT_SUCCEEDED)
+
+
+def archive_keys(
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    data_dir: DataDirOption = DEFAULT_DATA_DIR,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the public keys of the receipts in archives; the first signs now."""
+
+    async def ask() -> list[dict[str, Any]]:
+        async with connect(url, token, data_dir) as client:
+            return await client.archive_keys()
+
+    keys = asyncio.run(ask())
+    output = Output(as_json)
+    for key in keys:
+        output.say(key["publicKey"])
+    output.result({"keys": keys})
 
 
 def _key(text: str) -> PublicKey:

@@ -166,6 +166,10 @@ class Client:
         )
         return as_object(response)
 
+    async def archive_keys(self) -> list[Json]:
+        """The public keys of archives' receipts: `id`, `algorithm`, `publicKey`. The first signs now."""
+        return list((await self._transport.ask("GET", "archive-keys"))["keys"])
+
     async def get_object(self, name: str) -> AsyncIterator[bytes]:
         """The object's bytes, in chunks."""
         async for chunk in self._transport.download(f"objects/{quote(name, safe='')}"):
