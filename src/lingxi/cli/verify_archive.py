@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,7 +72,7 @@ def archive_keys(
 ) -> None:
     """Show the public keys of the receipts in archives; the first signs now."""
 
-    async def ask() -> list[dict[str, Any]]:
+    async def ask() -> Sequence[dict[str, Any]]:
         async with connect(url, token, data_dir) as client:
             return await client.archive_keys()
 

@@ -166,9 +166,10 @@ class Client:
         )
         return as_object(response)
 
-    async def archive_keys(self) -> list[Json]:
+    async def archive_keys(self) -> Sequence[Json]:
         """The public keys of archives' receipts: `id`, `algorithm`, `publicKey`. The first signs now."""
-        return list((await self._transport.ask("GET", "archive-keys"))["keys"])
+        keys: Sequence[Json] = (await self._transport.ask("GET", "archive-keys"))["keys"]
+        return keys
 
     async def get_object(self, name: str) -> AsyncIterator[bytes]:
         """The object's bytes, in chunks."""

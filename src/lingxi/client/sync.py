@@ -83,6 +83,9 @@ class SyncClient:
     def put_object(self, name: str, content: bytes | Path) -> Json:
         return self._run(self._client.put_object(name, content))
 
+    def archive_keys(self) -> Sequence[Json]:
+        return self._run(self._client.archive_keys())
+
     def get_object(self, name: str) -> Iterator[bytes]:
         return self._iterate(self._client.get_object(name))
 
