@@ -58,6 +58,6 @@ async def _serve(process: WorkerProcess, loop: asyncio.AbstractEventLoop, parent
         StopSignals(first).install()
     else:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        StopSignals(first, numbers=(signal.SIGTERM,)).install()
+        StopSignals(first, numbers=(signal.SIGTERM,), echo_seconds=1.0).install()
         die_with_parent(parent_pid)
     return await process.run()

@@ -6,6 +6,7 @@ Handlers are Python's own (`signal.signal`), not the event loop's: they run even
 import ctypes
 import os
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -21,8 +22,12 @@ class StopSignals:
         *,
         second: Callable[[], None] = lambda: None,
         numbers: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT),
+        echo_seconds: float = 0.0,
     ) -> None:
+        """What comes within `echo_seconds` of the first is the first once more: the kernel tells of a parent's death for each of
+        the parent's threads that the child is handed on to while they die."""
         self._first, self._second = first, second
+        self._echo_seconds, self._echoes_until = echo_seconds, 0.0
         self._numbers = numbers
         self._received = 0
 
@@ -34,8 +39,9 @@ class StopSignals:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._received += 1
         if self._received == 1:
+            self._echoes_until = time.monotonic() + self._echo_seconds
             self._first()
-        else:
+        elif time.monotonic() >= self._echoes_until:
             self._second()
             os._exit(128 + number)
 
