@@ -103,10 +103,10 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_comes_later_says_so() -> None:
+def test_chaos_says_what_it_can_do() -> None:
     done = run("chaos")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "later release" in done.stderr
+    assert "--every-point" in done.stderr
 
 
 def test_without_a_fitting_python_it_says_so(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ look into an empty dict. Armed by `arm("worker.after_commit=kill; outbox.after_s
     kill    SIGKILL of this process
     error   raises FailpointError
     pause   waits until the file `<folder>/<name>.release` exists
-    @n      only the n-th time that the point is reached (default: the first and all later)
+    @n      only the n-th time that the point is reached in a process (default: the first and all later)
+    @once   only the first process that reaches it, once; what is started after it goes on
 
 Each time an armed point acts, the file `<folder>/<name>.reached` is made first, so that a test waits for a fact.
 """
@@ -34,6 +35,7 @@ class _Armed:
     action: str
     at: int | None
     folder: Path | None
+    once: bool = False
     reached: int = 0
 
     def due(self) -> bool:
@@ -41,7 +43,10 @@ class _Armed:
         if self.at is not None and self.reached != self.at:
             return False
         if self.folder is not None:
-            (self.folder / f"{self.name}.reached").touch()
+            try:
+                (self.folder / f"{self.name}.reached").touch(exist_ok=not self.once)
+            except FileExistsError:
+                return False
         return True
 
     def released(self) -> bool:
@@ -62,11 +67,14 @@ def arm(spec: str, folder: Path | None = None) -> None:
     for part in filter(None, (part.strip() for part in spec.split(";"))):
         name, _, what = part.partition("=")
         action, _, at = what.partition("@")
-        if name not in FAILPOINTS or action not in ACTIONS or (at and not at.isdigit()):
+        once = at == "once"
+        if name not in FAILPOINTS or action not in ACTIONS or (at and not once and not at.isdigit()):
             raise ValueError(
-                f"{part!r} is no failpoint: NAME=ACTION[@N] with an action of {', '.join(ACTIONS)}"
+                f"{part!r} is no failpoint: NAME=ACTION[@N|@once] with an action of {', '.join(ACTIONS)}"
             )
-        _armed[name] = _Armed(name, action, int(at) if at else None, folder)
+        if once and folder is None:
+            raise ValueError(f"{part!r} needs a folder: its file says that it was reached")
+        _armed[name] = _Armed(name, action, int(at) if at and not once else None, folder, once)
 
 
 def disarm() -> None:

@@ -1,0 +1,164 @@
+"""`--every-point`: kill each role at each failpoint that it can reach, start it again, and look whether all is well."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from lingxi.storage import open_storage
+from tests.chaos.ground import START_SECONDS, Ground, System
+from tests.chaos.load import Load, light
+from tests.chaos.verdict import Verdict, judge, until_rest
+from tests.chaos.watchers import Watchers
+from tests.support.waiting import wait_until
+
+_WEEKS_SECONDS = 30 * 86_400.0
+_WATCHERS = 4
+_MOST_TURNS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """What became of one kill. `recovered_seconds`: from the kill to rest."""
+
+    role: str
+    point: str
+    reached: bool
+    recovered_seconds: float
+    verdict: Verdict
+    folder: Path
+
+    @property
+    def ok(self) -> bool:
+        return self.reached and self.verdict.ok
+
+    def line(self) -> str:
+        """For people."""
+        word = "ok" if self.ok else "FAILED"
+        reached = f"recovered in {self.recovered_seconds:5.1f} s" if self.reached else "never reached"
+        told = self.verdict
+        return (
+            f"{self.role:<11} {self.point:<38} {reached}  {told.accepted:>3} accepted, {told.final:>3} final, lost {told.lost}, "
+            f"doubled {told.doubled}, wrong counters {told.wrong_counters}, missed {told.missed_by_watchers}  {word}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "role": self.role,
+            "point": self.point,
+            "reached": self.reached,
+            "recoveredSeconds": round(self.recovered_seconds, 1),
+            **self.verdict.as_json(),
+            "ok": self.ok,
+            "problems": self.verdict.problems,
+        }
+
+
+async def kill_at(ground: Ground, folder: Path, role: str, point: str, *, patience_seconds: float) -> Killed:
+    """One system, one kill. The processes' logs and the ledger stay in `folder`."""
+    try:
+        async with System.open(ground, folder) as system:
+            return await _kill_in(system, role, point, patience_seconds)
+    except (ExceptionGroup, RuntimeError, AssertionError, TimeoutError) as error:
+        reasons = error.exceptions if isinstance(error, ExceptionGroup) else [error]
+        verdict = Verdict(problems=[f"{type(one).__name__}: {one}" for one in reasons])
+        return Killed(role, point, (folder / f"{point}.reached").exists(), 0.0, verdict, folder)
+
+
+async def _kill_in(system: System, role: str, point: str, patience_seconds: float) -> Killed:
+    reached = system.folder / f"{point}.reached"
+    await _start(system, role, point)
+    load = Load(system.url, system.token)
+    watchers = Watchers(system.port, system.token, load.accepted.subjects, _WATCHERS, seed=1)
+    beside = [asyncio.create_task(watchers.run())]
+    try:
+        async with asyncio.timeout(START_SECONDS + patience_seconds), asyncio.TaskGroup() as group:
+            guarding = group.create_task(system.guard())
+            await _plant_orphan(system)
+            working = group.create_task(_work_until(load, reached.exists))
+            killed_at = await _restart(system, role, reached.exists, working)
+            await working
+            rests = await until_rest(system, patience_seconds)
+            recovered = time.monotonic() - killed_at
+            guarding.cancel()
+        beside.pop().cancel()
+        verdict = await judge(system, load.accepted, watchers, patience_seconds)
+        if not rests:
+            verdict.say(f"it did not come to rest within {patience_seconds:g} s")
+        if not reached.exists():
+            verdict.say(f"no process of role {role} reached {point}")
+        return Killed(role, point, reached.exists(), recovered, verdict, system.folder)
+    finally:
+        for task in beside:
+            task.cancel()
+        await load.close()
+
+
+async def _start(system: System, role: str, point: str) -> None:
+    """The dispatcher first where it is the one to die: who comes first leads."""
+    armed = {"LINGXI_FAILPOINTS": f"{point}=kill@once"}
+    roles = ("dispatcher", "api", "worker") if role == "dispatcher" else ("api", "worker")
+    for one in roles:
+        system.start(one, **(armed if one == role else {}))
+        if one == "dispatcher":
+            # which may be killed before it holds the lock: then it was reached, and that is as good
+            await wait_until(
+                lambda: (system.folder / f"{point}.reached").exists() or _leads(system),
+                START_SECONDS,
+                "it leads",
+            )
+
+
+async def _leads(system: System) -> bool:
+    with suppress(AssertionError):
+        await asyncio.wait_for(system.until_dispatcher_leads(), 0.5)
+        return True
+    return False
+
+
+async def _work_until(load: Load, reached: Callable[[], bool]) -> None:
+    """Turns of light work until the point was reached, and one more for whoever comes after it."""
+    await load.make_album()
+    for turn in count(1):
+        was_reached = reached()
+        await load.run(light(turn))
+        if was_reached or turn >= _MOST_TURNS:
+            return
+
+
+async def _restart(
+    system: System, role: str, reached: Callable[[], bool], working: asyncio.Task[None]
+) -> float:
+    """Start again what was killed; a worker's parent does that by itself. Answers the moment of the kill."""
+    while not reached():
+        if working.done():
+            return time.monotonic()
+        await asyncio.sleep(0.02)
+    killed_at = time.monotonic()
+    if role != "worker":
+        await wait_until(lambda: system.running[role].exit_code is not None, START_SECONDS, f"{role} is dead")
+        assert system.running[role].exit_code == -9, system.running[role].tail()
+        system.start(role)
+    return killed_at
+
+
+async def _plant_orphan(system: System) -> None:
+    """An old object that no row names, for the collector."""
+
+    async def one() -> Any:
+        yield b"left over"
+
+    storage = open_storage(system.objects.as_uri())
+    await storage.put(one(), max_bytes=100)
+    await storage.close()
+    old = time.time() - _WEEKS_SECONDS
+    for path in system.objects.rglob("*"):
+        if path.is_file():
+            os.utime(path, (old, old))
