@@ -79,6 +79,28 @@ REPROCESS = {
          "priority": "bulk", "metadata": {"albumId": ALBUM_ID}}
     ]
 }  # fmt: skip
+FINGERPRINT = {
+    "tasks": [{**REPROCESS["tasks"][0], "type": "photo:fingerprint"}],
+}
+DUPLICATES = {
+    "groups": [
+        {
+            "kind": "duplicate",
+            "count": 2,
+            "photos": [
+                {"photo": PHOTO, "sharpness": 483.06, "thumbHash": "1QcSHQRnh493V4dIh4eXh1h4kJUI"},
+                {
+                    "photo": {**PHOTO, "id": "d0e5c1f4-92a1-4f0e-8a57-1d2c3b4a5f03", "uploadNumber": 19},
+                    "sharpness": 402.11,
+                    "thumbHash": "1QcSHQRnh493V4dIh4eXh1h4kJUI",
+                },
+            ],
+        }
+    ],
+    "photos": 27,
+    "fingerprinted": 25,
+    "nextCursor": None,
+}
 SHARE: dict[str, Any] = {
     "id": "7f0f3c52-6a0b-4d8e-8b71-0f2f9a6f5b03",
     "albumId": ALBUM_ID,

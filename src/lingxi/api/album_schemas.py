@@ -153,6 +153,37 @@ class Reprocess(Wire):
     )
 
 
+class FingerprintTasks(Wire):
+    tasks: list[Task] = Field(
+        description="Of `photo:fingerprint`, each of at most 10,000 photos, in bulk priority; none when nothing is missing."
+    )
+
+
+class AlikePhoto(Wire):
+    photo: Photo
+    sharpness: float = Field(
+        description="Grows with detail; of two photos of one size the larger is the sharper."
+    )
+    thumb_hash: str = Field(description="A ThumbHash, in base64.")
+
+
+class DuplicateGroup(Wire):
+    """Photos that belong together, the best one first: the largest, then the sharpest, then the first upload."""
+
+    kind: Literal["duplicate", "burst"] = Field(
+        description="`burst`: of one camera within seconds. One that is also a group of duplicates is told as such only."
+    )
+    count: int
+    photos: list[AlikePhoto] = Field(description="The best 100 at most.")
+
+
+class DuplicatesPage(Wire):
+    groups: list[DuplicateGroup]
+    photos: int = Field(description="Of the album.")
+    fingerprinted: int = Field(description="How many of them were looked at.")
+    next_cursor: str | None = Field(description="Ask for the next page with it; null on the last one.")
+
+
 class ShareLink(Wire):
     id: str = Uuid
     album_id: str = Uuid

@@ -1,4 +1,4 @@
-"""Commands for the photos of an album: hide, unhide, recall, reprocess, export, stats."""
+"""Commands for the photos of an album: hide, unhide, recall, reprocess, duplicates, export, stats."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from lingxi.cli.tasks import follow_task, with_client
 
 if TYPE_CHECKING:
     from lingxi.client import Album, Client, Photo
+    from lingxi.client.model import Json
 
 PhotosArgument = Annotated[
     list[str],
@@ -35,6 +36,7 @@ def register(album: typer.Typer) -> None:
     album.command("unhide")(unhide)
     album.command("recall")(recall)
     album.command("reprocess")(reprocess)
+    album.command("duplicates")(duplicates)
     album.command("export")(export)
     album.command("stats")(stats)
 
@@ -100,6 +102,35 @@ def reprocess(
     with_client(url, token, data_dir, run)
 
 
+def duplicates(
+    album: AlbumArgument,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", "-r", help="First look at photos that were not looked at yet.")
+    ] = False,
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    data_dir: DataDirOption = DEFAULT_DATA_DIR,
+    as_json: JsonOption = False,
+) -> None:
+    """List photos that look alike, in groups, the best one first."""
+    output = Output(as_json)
+
+    async def run(client: Client) -> None:
+        found = await album_named(client, album)
+        tasks = await client.albums.fingerprint(found.id) if refresh else []
+        for task in tasks:
+            await follow_task(client, task.id, output, None)
+        groups = [group async for group in client.albums.duplicates(found.id)]
+        for group in groups:
+            output.say(f"{group['kind']} of {group['count']}")
+            output.table(("", "PHOTO", "SIZE", "BYTES", "SHARPNESS", "FILE"), _alike_rows(group))
+        if not groups:
+            output.say("No photos look alike, of those that were looked at.")
+        output.result({"albumId": found.id, "groups": groups})
+
+    with_client(url, token, data_dir, run)
+
+
 def export(
     album: AlbumArgument,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made when it is missing.")],
@@ -153,6 +184,18 @@ def stats(
 
 
 # ── shared ─────────────────────────────────────────────────────────────────────────────────────────────
+def _alike_rows(group: Json) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for number, one in enumerate(group["photos"]):
+        photo = one["photo"]
+        size = f"{photo['width']} x {photo['height']}"
+        sharpness = f"{one['sharpness']:.0f}"
+        name = photo["fileName"] or ""
+        best = "" if number else "best"
+        rows.append((best, f"#{photo['uploadNumber']}", size, str(photo["sizeBytes"]), sharpness, name))
+    return rows
+
+
 def _steer(
     verb: str, album: str, wanted: list[str], url: str, token: str | None, data_dir: Path, output: Output
 ) -> None:

@@ -76,6 +76,16 @@ class Albums:
         answer = await self._transport.post(f"{_path(album_id)}/reprocess", None, idempotency_key)
         return [Task.from_wire(task) for task in answer["tasks"]]
 
+    async def fingerprint(self, album_id: str, *, idempotency_key: str | None = None) -> list[Task]:
+        """Takes the fingerprints that photos do not have yet; the tasks that do it, often none."""
+        answer = await self._transport.post(f"{_path(album_id)}/fingerprint", None, idempotency_key)
+        return [Task.from_wire(task) for task in answer["tasks"]]
+
+    async def duplicates(self, album_id: str) -> AsyncIterator[Json]:
+        """Every group of photos that look alike, as the wire has it."""
+        async for row in self._rows(f"{_path(album_id)}/duplicates", "groups"):
+            yield row
+
     async def stats(self, album_id: str) -> Json:
         """How long its photos took, by stage, as the wire has it."""
         return await self._transport.ask("GET", f"{_path(album_id)}/stats")

@@ -54,6 +54,12 @@ class SyncAlbums:
     def reprocess(self, album_id: str) -> list[Task]:
         return self._run(self._albums.reprocess(album_id))
 
+    def fingerprint(self, album_id: str) -> list[Task]:
+        return self._run(self._albums.fingerprint(album_id))
+
+    def duplicates(self, album_id: str) -> Iterator[Json]:
+        return self._iterate(self._albums.duplicates(album_id))
+
     def stats(self, album_id: str) -> Json:
         return self._run(self._albums.stats(album_id))
 
