@@ -11,7 +11,7 @@ import uvloop
 
 from lingxi.observability.logging import get_logger
 from lingxi.worker.process import WorkerProcess
-from lingxi.worker.shutdown import StopSignals, die_with_parent
+from lingxi.worker.shutdown import StopSignals, die_with_parent, outlive_parent
 
 EXIT_INTERNAL_ERROR = 70
 _log = get_logger("worker")
@@ -51,6 +51,7 @@ def run_worker_process(opened: Opened, *, parent_pid: int | None = None) -> int:
 
 async def _serve(process: WorkerProcess, loop: asyncio.AbstractEventLoop, parent_pid: int | None) -> int:
     def first() -> None:
+        outlive_parent()
         process.expect_end()
         loop.call_soon_threadsafe(process.ask_to_stop)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 
 _PR_SET_PDEATHSIG = 1
+_PRCTL = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class StopSignals:
@@ -51,6 +52,11 @@ def die_with_parent(parent_pid: int) -> None:
 
     The kernel watches the *thread* that started us, so parents start children from their main thread.
     """
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def outlive_parent() -> None:
+    """The parent's death means nothing any more: this process stops already. Safe in a signal handler."""
+    _PRCTL(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
