@@ -17,6 +17,7 @@ from lingxi.domain.errors import ITEM_CODES
 from lingxi.processors.demo_drill import Input as Drill
 from lingxi.processors.media_probe import ProbeInput, ProbeResult
 from lingxi.processors.media_verify import VerifyInput, VerifyResult
+from lingxi.processors.photo_fingerprint import FingerprintInput, FingerprintResult
 from lingxi.processors.photo_process import PhotoInput, PhotoResult
 from lingxi.processors.video_poster import PosterInput, PosterResult
 from lingxi.processors.video_transcode import TranscodeInput, TranscodeResult
@@ -40,6 +41,7 @@ MODELS: dict[str, tuple[type[BaseModel], type[BaseModel]]] = {
     "demo-drill": (Drill, DrillResult),
     "media-probe": (ProbeInput, ProbeResult),
     "media-verify": (VerifyInput, VerifyResult),
+    "photo-fingerprint": (FingerprintInput, FingerprintResult),
     "photo-process": (PhotoInput, PhotoResult),
     "video-poster": (PosterInput, PosterResult),
     "video-transcode": (TranscodeInput, TranscodeResult),
@@ -62,6 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "clip.mov").write_bytes(data)
     (made / "another.mov").write_bytes(data)
     (made / "photo.jpg").write_bytes(picture("jpeg", 300, 200, orientation=6))
+    (made / "again.jpg").write_bytes(picture("jpeg", 300, 200, orientation=6, interlace=True))
     program = made / "bin" / "lingxi"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m lingxi "$@"\n')

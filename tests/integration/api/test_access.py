@@ -142,6 +142,8 @@ async def test_roles(api: Api, world: World) -> None:
         ("GET", f"albums/{UNKNOWN}/photos/{UNKNOWN}/original", "editor"),
         ("GET", f"albums/{UNKNOWN}/shares", "viewer"),
         ("GET", f"albums/{UNKNOWN}/stats", "viewer"),
+        ("GET", f"albums/{UNKNOWN}/duplicates", "viewer"),
+        ("POST", f"albums/{UNKNOWN}/fingerprint", "editor"),
         ("POST", "albums", "editor"),
         ("PATCH", f"albums/{UNKNOWN}", "editor"),
         ("DELETE", f"albums/{UNKNOWN}", "editor"),
