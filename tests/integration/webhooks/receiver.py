@@ -47,7 +47,10 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                body = self.rfile.read(size := int(self.headers["Content-Length"]))
+                if len(body) < size:  # who sent it was killed in mid-request
+                    self.close_connection = True
+                    return
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 receiver.received.append(Received(self.path, headers, body))
                 receiver.on_request()
