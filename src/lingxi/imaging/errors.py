@@ -20,9 +20,13 @@ FOR_PHOTOGRAPHERS: Final = {
     "truncated_image": "A part of this photo is missing, as after a copy that broke off. Copy it from the camera again.",
     "too_many_pixels": "This photo has more pixels than can be shown here. Export it smaller.",
     "too_large": "This file is larger than is accepted. Export it smaller or with stronger compression.",
-    "decode_timeout": "This photo took too long to open. It will be tried again.",
-    "decoder_crashed": "This photo could not be opened. It will be tried again.",
-    "storage_unavailable": "The storage cannot be reached just now. The photo is not lost and will be tried again.",
+    "decode_timeout": "This photo takes too long to open. Upload it again, or export it as JPEG first.",
+    "decoder_crashed": "This photo cannot be opened here. Upload it again, or export it as JPEG first.",
+    "storage_unavailable": "The storage could not be reached for too long. Upload this photo again.",
+    "worker_lost": "Working on this photo was broken off again and again. Upload it again, or export it as JPEG first.",
+    "deadline_exceeded": "This photo took too long. Upload it again.",
+    "internal_error": "Something went wrong here, and it was not your photo's fault. Upload it again.",
+    "object_not_found": "The uploaded file is gone from the storage. Upload this photo again.",
 }
-"""What to tell the person whose photo it is, by code: what is the matter, and what to do. `ImageError.detail` and
-`ITEM_CODES` are for engineers."""
+"""What to tell the person whose photo it is when it has failed for good, by code: what is the matter, and what to do (uploaded
+again, a photo that failed is processed anew). `ImageError.detail` and `ITEM_CODES` are for engineers."""

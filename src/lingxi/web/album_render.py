@@ -15,6 +15,7 @@ import orjson
 
 from lingxi.domain.errors import ITEM_CODES
 from lingxi.domain.photos import Album, Photo, photo_to_wire
+from lingxi.imaging.errors import FOR_PHOTOGRAPHERS
 from lingxi.web.assets import fragment, template
 from lingxi.web.render import ALBUM_STYLES, GUEST, page
 
@@ -54,6 +55,7 @@ def album_page(
     body = template("album").substitute(
         _first_photos(album, photos, more=more, member=True),
         steers="true" if may_steer else "false",
+        sentences=escape(orjson.dumps(FOR_PHOTOGRAPHERS).decode()),
         count=f"{_photos(counts['published'])} published",
         toolbar=template("album_toolbar").substitute(id=album.id) if may_steer else "",
         uploads=fragment("album_uploads.html") if may_steer else "",

@@ -31,11 +31,22 @@ def test_the_shape_is_kept_to_half_a_pixel(width: int, height: int) -> None:
         assert abs(made - exact) <= 0.5001 or made == 1
 
 
+OF_THE_FILE = {
+    "empty_file", "unsupported_type", "corrupt_image", "truncated_image", "too_many_pixels", "too_large",
+    "decode_timeout", "decoder_crashed", "storage_unavailable",
+}  # fmt: skip
+OF_OURS = {"worker_lost", "deadline_exceeded", "internal_error", "object_not_found"}
+
+
 def test_each_code_has_a_sentence_for_both() -> None:
+    """They are shown of photos that failed for good, so none says that it is tried again by itself."""
+    assert set(FOR_PHOTOGRAPHERS) == OF_THE_FILE | OF_OURS
     for code, sentence in FOR_PHOTOGRAPHERS.items():
         assert code in ITEM_CODES
         assert sentence.endswith(".")
-    transient = {code for code in FOR_PHOTOGRAPHERS if ITEM_CODES[code].retryable}
+        assert "will be" not in sentence
+        assert ("again" in sentence) or not ITEM_CODES[code].retryable
+    transient = {code for code in OF_THE_FILE if ITEM_CODES[code].retryable}
     assert transient == {"decode_timeout", "decoder_crashed", "storage_unavailable"}
 
 
