@@ -57,6 +57,7 @@ def test_a_folder_is_published_and_what_is_not_is_explained(up: Up, tmp_path: Pa
         "IMG_4.NEF": b"raw",
         "cut.jpg": cut(picture("jpeg", 900, 600)),
         "text.jpg": b"no photo",
+        "drawing.svg": b'<svg xmlns="http://www.w3.org/2000/svg"/>',
         "notes.txt": b"notes",
         ".hidden.jpg": photo(9),
     }
@@ -64,12 +65,12 @@ def test_a_folder_is_published_and_what_is_not_is_explained(up: Up, tmp_path: Pa
     outcomes, summary = published(up, folder, "Wedding", exit_code=1)
     assert {name: one["status"] for name, one in outcomes.items()} == {
         "IMG_1.jpg": "published", "Ünal é.jpg": "published", "IMG_3.JPG": "published", "IMG_3.CR2": "skipped",
-        "IMG_4.NEF": "refused", "cut.jpg": "failed", "text.jpg": "refused",
+        "IMG_4.NEF": "refused", "cut.jpg": "failed", "text.jpg": "refused", "drawing.svg": "refused",
     }  # fmt: skip
     assert outcomes["cut.jpg"]["error"]["code"] == "truncated_image"
     assert "Copy it from the camera again" in outcomes["cut.jpg"]["error"]["message"]
     assert outcomes["text.jpg"]["error"]["code"] == "41501"
-    assert (summary["published"], summary["refused"], summary["failed"], summary["skipped"]) == (3, 2, 1, 1)
+    assert (summary["published"], summary["refused"], summary["failed"], summary["skipped"]) == (3, 3, 1, 1)
     assert summary["albumUrl"] == f"{up.url}/albums/{summary['albumId']}"
 
     again, summary = published(up, folder, "Wedding", exit_code=1)
@@ -81,8 +82,10 @@ def test_a_folder_is_published_and_what_is_not_is_explained(up: Up, tmp_path: Pa
     assert "Ünal é.jpg" in {one["fileName"] for one in photos}
     told = up.run("publish", str(folder), "--album", summary["albumId"])
     assert "text.jpg: The file is of no accepted type" in told.stdout
+    assert "drawing.svg: The file is an SVG drawing" in told.stdout
+    assert "left alone, as no photos: 1 file (.txt)" in told.stdout
     assert told.stdout.splitlines()[-1].startswith(
-        "7 of 7 done: 3 there already, 2 refused, 1 failed, 1 left out"
+        "8 of 8 done: 3 there already, 3 refused, 1 failed, 1 left out"
     )
 
 

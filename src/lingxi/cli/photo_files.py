@@ -9,19 +9,23 @@ from pathlib import Path
 
 _PHOTOS = ".jpg .jpeg .jpe .jfif .mpo .png .apng .webp .avif .heic .heif .hif .tif .tiff .gif"
 _RAWS = ".3fr .arw .cr2 .cr3 .crw .dng .erf .iiq .kdc .mef .mrw .nef .nrw .orf .pef .raf .raw .rw2 .srw .x3f"
-PHOTO_SUFFIXES = frozenset(_PHOTOS.split(" "))
+# Pictures that are not accepted: they are sent all the same, so that the server says of each what it is and what to do.
+_PICTURES = (
+    ".bmp .emf .eps .exr .hdr .ico .j2k .jp2 .jpx .jxl .jxr .pgm .ppm .psb .psd .svg .tga .wdp .wmf .xcf"
+)
+PHOTO_SUFFIXES = frozenset(f"{_PHOTOS} {_PICTURES}".split(" "))
 RAW_SUFFIXES = frozenset(_RAWS.split(" "))
 SETTLE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The photos of a folder by name, RAW files that lie beside a JPEG, RAW files that lie alone, and how many others."""
+    """The photos of a folder by name, RAW files that lie beside a photo, RAW files that lie alone, and what else is there."""
 
     photos: list[Path]
     beside_a_photo: list[Path]
     raw_only: list[Path]
-    others: int
+    others: list[Path]
 
 
 def find_photos(folder: Path) -> Found:
@@ -32,7 +36,8 @@ def find_photos(folder: Path) -> Found:
     raw = [path for path in files if path.suffix.lower() in RAW_SUFFIXES]
     beside = [path for path in raw if path.with_suffix("") in shown]
     alone = [path for path in raw if path.with_suffix("") not in shown]
-    return Found(photos, beside, alone, len(files) - len(photos) - len(raw))
+    taken = {*photos, *raw}
+    return Found(photos, beside, alone, [path for path in files if path not in taken])
 
 
 def _files(folder: Path) -> Iterator[Path]:

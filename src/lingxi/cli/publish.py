@@ -130,6 +130,11 @@ async def _beside(follow: Any, work: Any) -> None:
 async def _all_of_it(publishing: Publishing, folder: Path, output: Output) -> None:
     found = _look(folder)
     _leave_out(publishing, found, set())
+    if found.others:
+        kinds = sorted({path.suffix.lower() or path.name for path in found.others})
+        output.say(
+            f"left alone, as no photos: {len(found.others)} file{'s' if len(found.others) > 1 else ''} ({', '.join(kinds[:8])})"
+        )
     await publishing.send(found.photos)
     await publishing.until_settled(lambda: output.complain(_SILENCE))
 

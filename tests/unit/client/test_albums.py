@@ -70,15 +70,15 @@ def test_an_exported_file_has_a_name_that_is_no_path(given: str, exported: str) 
 
 
 def test_photos_of_a_folder(tmp_path: Path) -> None:
-    for name in ("b.JPG", "a/c.heic", "b.cr2", "d.nef", "notes.txt", ".e.jpg", ".f/g.jpg"):
+    for name in ("b.JPG", "a/c.heic", "b.cr2", "d.nef", "notes.txt", "x.JXL", "y.svg", ".e.jpg", ".f/g.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
     (tmp_path / "loop").symlink_to(tmp_path)
     found = find_photos(tmp_path)
-    assert [path.name for path in found.photos] == ["c.heic", "b.JPG"]
+    assert [path.name for path in found.photos] == ["c.heic", "b.JPG", "x.JXL", "y.svg"]
     assert [path.name for path in found.beside_a_photo] == ["b.cr2"]
     assert [path.name for path in found.raw_only] == ["d.nef"]
-    assert found.others == 1
+    assert [path.name for path in found.others] == ["notes.txt"]
 
 
 def test_a_file_is_taken_when_it_has_stopped_growing_and_once(tmp_path: Path) -> None:
