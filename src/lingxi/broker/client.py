@@ -23,7 +23,13 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from lingxi.broker.errors import BrokerError, BrokerTimeout, BrokerUnavailable, means_unavailable
+from lingxi.broker.errors import (
+    BrokerError,
+    BrokerTimeout,
+    BrokerUnavailable,
+    is_closed_transport,
+    means_unavailable,
+)
 
 RedisClient = redis.asyncio.Redis
 
@@ -71,6 +77,10 @@ def broker_errors() -> Iterator[None]:
         raise (BrokerUnavailable if means_unavailable(message) else BrokerError)(message) from error
     except OSError as error:
         raise BrokerUnavailable(f"Redis is unavailable: {error}") from error
+    except RuntimeError as error:
+        if not is_closed_transport(error):
+            raise
+        raise BrokerUnavailable("the connection to Redis was lost") from error
 
 
 async def ping(client: RedisClient) -> None:

@@ -48,3 +48,8 @@ class JobRejected(BrokerError):
 def means_unavailable(message: str) -> bool:
     """Whether an error reply says that the server as a whole cannot serve."""
     return message.startswith(UNABLE_PREFIXES)
+
+
+def is_closed_transport(error: RuntimeError) -> bool:
+    """Whether it is uvloop's answer to a write on a connection that was lost a moment ago; redis-py lets it through."""
+    return "handler is closed" in str(error)

@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
-from redis.exceptions import RedisError
-
 from lingxi import names
-from lingxi.broker.client import RedisClient, worker_client
+from lingxi.broker.client import RedisClient, broker_errors, worker_client
+from lingxi.broker.errors import BrokerError
 from lingxi.observability.logging import get_logger
 
 log = get_logger("broker.hints")
@@ -76,11 +75,12 @@ class Hints:
             batch = list(self._queue)
             self._queue.clear()
             try:
-                async with self._client.pipeline(transaction=False) as pipe:
-                    for channel, message in batch:
-                        pipe.publish(channel, message)
-                    await pipe.execute()
-            except (RedisError, OSError) as error:
+                with broker_errors():
+                    async with self._client.pipeline(transaction=False) as pipe:
+                        for channel, message in batch:
+                            pipe.publish(channel, message)
+                        await pipe.execute()
+            except BrokerError as error:
                 self.dropped += len(batch)
                 log.debug("hints_dropped", count=len(batch), error=str(error))
 
@@ -117,13 +117,14 @@ class HintListener:
         while True:
             client = worker_client(self._url, max_connections=1)
             try:
-                await self._listen(client)
-            except (RedisError, OSError) as error:
+                with broker_errors():
+                    await self._listen(client)
+            except BrokerError as error:
                 failures = 0 if self.connected else failures + 1
                 log.debug("hints_lost", error=str(error))
             finally:
                 self.connected = False
-                with contextlib.suppress(RedisError, OSError):
+                with contextlib.suppress(BrokerError), broker_errors():
                     await client.aclose()
             await asyncio.sleep(_PAUSES_SECONDS[min(failures, len(_PAUSES_SECONDS) - 1)])
 

@@ -37,6 +37,7 @@ UNAVAILABLE: tuple[type[BaseException], ...] = (
     asyncpg.PostgresSystemError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
+    asyncpg.InternalClientError,  # the driver's own state, on a connection that was lost while it was being used
 )
 # The statement met others: doing the whole transaction again is right.
 CONFLICTS: tuple[type[BaseException], ...] = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
