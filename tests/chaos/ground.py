@@ -23,7 +23,6 @@ from tests.chaos.processors import LEDGER_VARIABLE
 from tests.support.databases import create_database, drop_database, make_template
 from tests.support.processes import Process, environment
 from tests.support.servers import ROOT, OwnServer, Servers, new_postgres, new_valkey, start_or_renew
-from tests.support.waiting import wait_until
 
 FOLDER = ROOT / ".lingxi" / "chaos"
 START_SECONDS = 120.0
@@ -171,10 +170,10 @@ class System:
         self.running[role] = process
         return process
 
-    async def until_dispatcher_leads(self) -> None:
-        """Somebody holds the lock of dispatch."""
+    async def is_led(self) -> bool:
+        """Does somebody hold the lock of dispatch?"""
         async with redis.asyncio.from_url(self.redis_url) as client:
-            await wait_until(lambda: client.exists(DISPATCH_LOCK_KEY), START_SECONDS, "a dispatcher leads")
+            return bool(await client.exists(DISPATCH_LOCK_KEY))
 
     def children(self) -> list[int]:
         """Worker processes that live, by their parent's own list."""

@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -104,23 +103,15 @@ async def _kill_in(system: System, role: str, point: str, patience_seconds: floa
 async def _start(system: System, role: str, point: str) -> None:
     """The dispatcher first where it is the one to die: who comes first leads."""
     armed = {"LINGXI_FAILPOINTS": f"{point}=kill@once"}
-    roles = ("dispatcher", "api", "worker") if role == "dispatcher" else ("api", "worker")
-    for one in roles:
-        system.start(one, **(armed if one == role else {}))
-        if one == "dispatcher":
-            # which may be killed before it holds the lock: then it was reached, and that is as good
-            await wait_until(
-                lambda: (system.folder / f"{point}.reached").exists() or _leads(system),
-                START_SECONDS,
-                "it leads",
-            )
+    if role == "dispatcher":
+        system.start(role, **armed)
 
+        async def leads() -> bool:
+            return (system.folder / f"{point}.reached").exists() or await system.is_led()
 
-async def _leads(system: System) -> bool:
-    with suppress(AssertionError):
-        await asyncio.wait_for(system.until_dispatcher_leads(), 0.5)
-        return True
-    return False
+        await wait_until(leads, START_SECONDS, "the dispatcher leads, or has been killed already")
+    for other in ("api", "worker"):
+        system.start(other, **(armed if other == role else {}))
 
 
 async def _work_until(load: Load, reached: Callable[[], bool]) -> None:
