@@ -1,0 +1,47 @@
+"""An alert or a code without an entry in the runbook means red."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lingxi.domain.errors import ITEM_CODES, PROBLEMS
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNBOOK = (ROOT / "docs/runbook.md").read_text("utf-8")
+ALERTS = [
+    name
+    for path in sorted((ROOT / "infra/monitoring").glob("*-alerts.yml"))
+    for name in re.findall(r"alert: (\w+)", path.read_text("utf-8"))
+]
+
+
+@pytest.mark.parametrize("code", [*map(str, PROBLEMS), *ITEM_CODES])
+def test_every_code_has_an_entry(code: str) -> None:
+    row = re.search(rf"^\| `{code}` \|(.+)\|(.+)\|(.+)\|$", RUNBOOK, re.MULTILINE)
+    assert row is not None, f"docs/runbook.md has no row for {code}"
+    assert all(cell.strip() for cell in row.groups())
+
+
+def test_no_entry_is_of_a_code_that_is_not_there() -> None:
+    rows = re.findall(r"^\| `([\w]+)` \|", RUNBOOK, re.MULTILINE)
+    assert sorted(rows) == sorted([*map(str, PROBLEMS), *ITEM_CODES])
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_every_alert_has_an_entry(alert: str) -> None:
+    entry = re.search(rf"^## {alert}\n(.+?)(?=^#|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL)
+    assert entry is not None, f"docs/runbook.md has no entry for {alert}"
+    if "As [Lingxi" not in entry[1]:
+        for part in ("The user sees", "First look", "Do", "Over when", "Else"):
+            assert f"**{part}**: " in entry[1], part
+
+
+def test_links_within_the_runbook_lead_to_a_heading() -> None:
+    headings = {
+        re.sub(r"[^\w -]", "", one).lower().replace(" ", "-")
+        for one in re.findall(r"^#+ (.+)$", RUNBOOK, re.MULTILINE)
+    }
+    assert set(re.findall(r"\]\(#([\w-]+)\)", RUNBOOK)) <= headings
