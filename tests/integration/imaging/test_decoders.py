@@ -249,6 +249,21 @@ def _is_decoding(pid: int) -> bool:
         return False
 
 
+async def test_a_parent_whose_libvips_has_threads_hurts_no_child(decoders: Decoders) -> None:
+    """A forked child would have its parent's locks without the threads that open them, and hang at its first picture."""
+    import pyvips
+
+    mine = pyvips.Image.new_from_buffer(picture("jpeg", 900, 700), "").resize(0.5)
+    assert mine.jpegsave_buffer(), "the parent's own picture, made by its own threads"
+    first = await asyncio.gather(*(inspect(decoders, picture(kind)) for kind in FORMATS))
+    assert [(one.width, one.height) for one in first] == [(120, 80)] * len(FORMATS)
+    pids = decoder_pids()
+    assert len(pids) == 2, "programs of their own: a fork would bear our command line"
+    os.kill(pids[0], signal.SIGKILL)
+    again = await asyncio.gather(*(inspect(decoders, picture(kind)) for kind in FORMATS))
+    assert again == first
+
+
 async def test_a_child_that_died_idle_costs_nothing(decoders: Decoders) -> None:
     await inspect(decoders, picture("jpeg"))
     (pid,) = decoder_pids()
