@@ -97,6 +97,7 @@ FAILPOINTS: Final[tuple[str, ...]] = (
     "photo.after_claim",
     "photo.after_fetch",
     "photo.after_encode",
+    "photo.between_variants",
     "photo.after_store",
     "photo.before_commit",
     "photo.after_commit",

@@ -21,7 +21,7 @@ slow = pytest.mark.slow
 
 STEPS = [name for name in FAILPOINTS if name.startswith("photo.")]
 # Just before and just after the effect; the others wait for the slow tier.
-QUICK_STEPS = {"photo.before_commit", "photo.after_commit"}
+QUICK_STEPS = {"photo.before_commit", "photo.after_commit", "photo.between_variants"}
 AFTER_THE_COMMIT = {"photo.after_commit", "photo.before_done", "photo.after_done"}
 
 
@@ -58,6 +58,9 @@ async def test_killed_at_a_step_and_found_by_the_sweep(
     worker.kill_group()
     killed = await photos.row(photo_id)
     assert (killed["entity_version"] == 1) == (step in AFTER_THE_COMMIT)
+    if step == "photo.between_variants":
+        stored = list((photos.folder / "objects").rglob("variants/*/1/*.jpg"))
+        assert len(stored) == 1, "one of the two is there, and nobody was told of the photo"
     await photos.age_leases()
     start()
     job = await photos.until_job(photo_id, "done", 40)

@@ -69,7 +69,11 @@ async def process_photo(
     with tempfile.TemporaryDirectory(dir=_folder(deps), prefix="photo-") as scratch:
         made = await _make(photo, deps, Path(scratch))
         await failpoints.reach("photo.after_encode")
-        variants = [await _store(photo, one, wanted, deps) for one in made.variants]
+        variants: list[Variant] = []
+        for one in made.variants:
+            if variants:
+                await failpoints.reach("photo.between_variants")
+            variants.append(await _store(photo, one, wanted, deps))
     await failpoints.reach("photo.after_store")
     times = {
         **({"enqueued": enqueued_at} if enqueued_at else {}),
