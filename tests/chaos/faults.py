@@ -69,7 +69,7 @@ Action = Callable[[Scene, Fault], Coroutine[Any, Any, None]]
 
 async def strike(scene: Scene, fault: Fault) -> None:
     """Break, wait, mend."""
-    await _ACTIONS[fault.name](scene, fault)
+    await ACTIONS[fault.name](scene, fault)
 
 
 # ── processes ────────────────────────────────────────────────────────────────────────────────────────────
@@ -208,7 +208,7 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-_ACTIONS: dict[str, Callable[[Scene, Fault], Awaitable[None]]] = {
+ACTIONS: dict[str, Callable[[Scene, Fault], Awaitable[None]]] = {
     "worker.kill": _kill_worker,
     "worker.freeze": _freeze_worker,
     "worker.kill_with_parent": _kill("worker"),

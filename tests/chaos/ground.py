@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 import asyncpg
 import redis.asyncio
@@ -100,7 +101,7 @@ class System:
     database_url: str
     redis_url: str
     token: str
-    workspace_id: str
+    workspace_id: UUID
     port: int = field(default_factory=free_port)
     settings: dict[str, str] = field(default_factory=dict)
     processes: int = 1
@@ -123,7 +124,7 @@ class System:
             assert workspace is not None
             _, token = await create_token(connection, workspace_id=workspace.id, role="editor", name="chaos")
             await connection.close()
-            system = cls(folder, url, ground.servers.redis_url, token, str(workspace.id), settings=settings)
+            system = cls(folder, url, ground.servers.redis_url, token, workspace.id, settings=settings)
             system.ledger.touch()
             try:
                 yield system

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from lingxi.storage import open_storage
+from tests.chaos import receiver
 from tests.chaos.ground import START_SECONDS, Ground, System
 from tests.chaos.load import Load, light
+from tests.chaos.receiver import receiving, undelivered
 from tests.chaos.verdict import Verdict, judge, until_rest
 from tests.chaos.watchers import Watchers
 from tests.support.waiting import wait_until
@@ -63,8 +65,14 @@ class Killed:
 async def kill_at(ground: Ground, folder: Path, role: str, point: str, *, patience_seconds: float) -> Killed:
     """One system, one kill. The processes' logs and the ledger stay in `folder`."""
     try:
-        async with System.open(ground, folder) as system:
-            return await _kill_in(system, role, point, patience_seconds)
+        if not point.startswith("webhook."):
+            async with System.open(ground, folder) as system:
+                return await _kill_in(system, role, point, patience_seconds)
+        async with System.open(ground, folder, **receiver.SETTINGS) as system, receiving(system) as taker:
+            killed = await _kill_in(system, role, point, patience_seconds)
+            for problem in await undelivered(system, taker):
+                killed.verdict.say(problem)
+            return killed
     except (ExceptionGroup, RuntimeError, AssertionError, TimeoutError) as error:
         reasons = error.exceptions if isinstance(error, ExceptionGroup) else [error]
         verdict = Verdict(problems=[f"{type(one).__name__}: {one}" for one in reasons])

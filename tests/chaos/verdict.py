@@ -104,10 +104,13 @@ async def judge(
     verdict = Verdict(problems=list(accepted.wrong[:_MOST_NAMED]))
     connection = await asyncpg.connect(system.database_url)
     try:
-        items = await connection.fetch("select task_id, position, state, attempt_id from media_task_items")
+        items = await connection.fetch(
+            "select i.task_id, i.position, i.state, i.attempt_id from media_task_items i"
+            " join media_tasks t on t.id = i.task_id where t.type like 'chaos:%'"
+        )
         await _judge_items(connection, accepted, items, verdict)
         await _judge_photos(connection, accepted, verdict)
-        _judge_ledger(system.ledger, items, await connection.fetch("select * from chaos.effects"), verdict)
+        judge_ledger(system.ledger, items, await connection.fetch("select * from chaos.effects"), verdict)
         await _judge_counters(connection, verdict)
         if watchers is not None:
             cursors = {
@@ -173,7 +176,7 @@ async def _judge_photos(connection: asyncpg.Connection, accepted: Accepted, verd
         verdict.say(f"objects that were accepted are gone: {sorted(missing)[:5]}")
 
 
-def _judge_ledger(
+def judge_ledger(
     ledger: Path, items: list[asyncpg.Record], effects: list[asyncpg.Record], verdict: Verdict
 ) -> None:
     """See docs/chaos.md, "How doubled and lost are judged"."""
@@ -212,7 +215,7 @@ def _judge_ledger(
             )
     ran_by_item = {attempt[:2] for attempt in ran}
     for item, row in by_item.items():
-        if row["state"] == "succeeded" and item not in ran_by_item and str(item[0]):
+        if row["state"] == "succeeded" and item not in ran_by_item:
             verdict.lost += 1
             verdict.say(f"item {item} succeeded, and never ran")
     verdict.repeated_outside = len(ran) - len(ran_by_item)
