@@ -4,8 +4,11 @@ The manifest says which files there are, and the archive's own bytes follow from
 and compared. Nothing is unpacked.
 """
 
+import errno
 import json
+import struct
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +21,17 @@ from lingxi.processors.archive_zip import Digest, Entry, ZipBytes, described, he
 _MAX_MANIFEST_BYTES: Final = 1 << 30
 _MAX_RECEIPT_BYTES: Final = 1 << 16
 _READ_BYTES: Final = 1 << 20
+# what zipfile raises at one that is damaged: a name that is no UTF-8 is a ValueError, an unknown method a NotImplementedError
+_DAMAGE: Final = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    struct.error,
+    zlib.error,
+    OSError,  # from a seek to before the beginning; see `_raise_if_unreadable`
+)
 
 
 class Problem(NamedTuple):
@@ -77,10 +91,11 @@ def check_archive(
                     for name, data in ((MANIFEST, manifest), (RECEIPT, receipt_bytes))
                 ]
                 checked.problems += _differences(file, [*files, *own], checked.size_bytes, say)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError):
-        checked.problems.append(Problem("changed", None, "It is no whole ZIP file: damaged, or cut off."))
     except ReceiptError as error:
         checked.problems.append(Problem("unsigned", None, str(error)))
+    except _DAMAGE as error:
+        _raise_if_unreadable(error)
+        checked.problems.append(Problem("changed", None, "It is no whole ZIP file: damaged, or cut off."))
     return checked
 
 
@@ -130,8 +145,10 @@ def _changed_among(archive: zipfile.ZipFile, files: list[_File], names: Counter[
             with archive.open(one.entry.name) as content:
                 while chunk := content.read(_READ_BYTES):
                     digest.update(chunk)
-        except (zipfile.BadZipFile, EOFError):
-            pass  # its CRC says so: what was read does not have the right SHA-256 either
+        except _DAMAGE as error:
+            _raise_if_unreadable(
+                error
+            )  # else its CRC says so: what was read does not have the right SHA-256 either
         if digest.sha256 != one.sha256:
             yield _changed(one.entry.name)
 
@@ -140,7 +157,7 @@ def _differences(
     file: BinaryIO, files: list[_File], size_bytes: int, say: Callable[[int, int], None]
 ) -> Iterator[Problem]:
     """Every byte from the first to the last, against what the manifest makes of it."""
-    zipped = ZipBytes()
+    zipped, changed = ZipBytes(), False
     for one in files:
         entry, start = one.entry, zipped.offset
         digest = Digest()
@@ -154,9 +171,12 @@ def _differences(
         header = zipped.header(entry, None if late else digest.crc)
         footer = zipped.footer(entry, digest.crc)
         if one.sha256 and digest.sha256 != one.sha256:
+            changed = True
             yield _changed(entry.name)
         elif not _is_at(file, start, header) or not _is_at(file, zipped.offset - len(footer), footer):
             yield Problem("changed", entry.name, f"{entry.name}: what the archive says of it was changed")
+    if changed:
+        return  # the directory has the CRC of what was there before, which nobody knows
     position = zipped.offset
     for piece in zipped.directory():
         if not _is_at(file, position, piece):
@@ -164,7 +184,13 @@ def _differences(
             return
         position += len(piece)
     if position != size_bytes:
-        yield Problem("changed", None, f"{size_bytes - position} bytes were added after its end.")
+        yield Problem("changed", None, f"{size_bytes - position} bytes were added at its end.")
+
+
+def _raise_if_unreadable(error: Exception) -> None:
+    """A disk that fails is no fault of the archive's."""
+    if isinstance(error, OSError) and error.errno != errno.EINVAL:
+        raise error
 
 
 def _is_at(file: BinaryIO, position: int, expected: bytes) -> bool:

@@ -24,6 +24,7 @@ from lingxi.processors.contract import (
     Processor,
     ProcessorInput,
     ProcessorResult,
+    StopReason,
     Transient,
 )
 from lingxi.processors.video_common import ObjectName, unless_stopped
@@ -152,6 +153,12 @@ class ExportArchive:
         async with context.transaction() as connection:
             plan = await _plan(connection, context, given, listed)
         total, count = plan.content_bytes, len(plan.files)
+
+        def say(done: int, files: int) -> None:
+            if context.stop_reason is not StopReason.DEADLINE_NEAR:
+                context.stop_if_asked()
+            context.progress(done, total, f"{files} of {count} files")
+
         stream = ArchiveStream(
             context.storage,
             plan.files,
@@ -159,7 +166,7 @@ class ExportArchive:
             head=plan.head,
             issued_at=plan.issued_at,
             skip_missing=given.on_missing == "skip",
-            say=lambda done, files: context.progress(done, total, f"{files} of {count} files"),
+            say=say,
         )
         await _store(context, plan, stream)
 
