@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from lingxi.domain.errors import ITEM_CODES
 from lingxi.processors.demo_drill import Input as Drill
+from lingxi.processors.export_archive import ArchiveInput, ArchiveResult
 from lingxi.processors.media_probe import ProbeInput, ProbeResult
 from lingxi.processors.media_verify import VerifyInput, VerifyResult
 from lingxi.processors.photo_fingerprint import FingerprintInput, FingerprintResult
@@ -39,6 +40,7 @@ class DrillResult(BaseModel):
 
 MODELS: dict[str, tuple[type[BaseModel], type[BaseModel]]] = {
     "demo-drill": (Drill, DrillResult),
+    "export-archive": (ArchiveInput, ArchiveResult),
     "media-probe": (ProbeInput, ProbeResult),
     "media-verify": (VerifyInput, VerifyResult),
     "photo-fingerprint": (FingerprintInput, FingerprintResult),
