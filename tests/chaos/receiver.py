@@ -12,7 +12,7 @@ import asyncpg
 from lingxi.services.webhook_endpoints import create_endpoint
 from tests.chaos.ground import System
 
-SETTINGS = {"WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8", "QUEUE": "chaos,photo,webhook"}
+SETTINGS = {"WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8", "QUEUE": "chaos,photo,delivery"}
 
 
 class Receiver:
