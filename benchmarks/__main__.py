@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from benchmarks import growth, items, live, photo_memory, photos, sse, submit, video
+from benchmarks import archive, growth, items, live, photo_memory, photos, sse, submit, video
 from benchmarks.options import Options
 from benchmarks.report import Report
 
@@ -19,6 +19,7 @@ BENCHES: dict[str, Callable[[Options], Awaitable[Report]]] = {
     "photo-memory": photo_memory.run,
     "live": live.run,
     "video": video.run,
+    "archive": archive.run,
 }
 
 
