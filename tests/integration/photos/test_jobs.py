@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from lingxi import names
 from lingxi.broker.queue import Job
+from lingxi.domain.wire import time_to_wire
 from lingxi.services.steer_photo import hide_photo, recall_photo, show_photo
 from tests.support.photos import PHOTO, Photos
 from tests.support.pictures import cut, picture
@@ -37,10 +38,18 @@ async def test_an_upload_is_published_once_and_leaves_no_job(photos: Photos) -> 
     event = await photos.work.pool.fetchval(
         "select payload from outbox_events where type = 'photo.published'"
     )
-    assert (
-        json.loads(event).items()
-        >= {"v": 1, "photoId": str(photo_id), "entityVersion": 1, "generation": 1}.items()
-    )
+    made = {"browse": (600, 400), "thumb": (400, 267)}
+    sizes = {row["kind"]: row["size_bytes"] for row in await photos.variants(photo_id)}
+    payload = json.loads(event)
+    payload["variants"].sort(key=lambda variant: variant["kind"])
+    assert payload == {
+        "v": 1, "photoId": str(photo_id), "albumId": str(photos.album_id), "entityVersion": 1, "generation": 1,
+        "publishedAt": time_to_wire(row["published_at"]), "width": 600, "height": 400,
+        "variants": [
+            {"kind": kind, "width": made[kind][0], "height": made[kind][1], "bytes": sizes[kind], "contentType": "image/jpeg"}
+            for kind in ("browse", "thumb")
+        ],
+    }  # fmt: skip
 
 
 async def test_what_viewers_see_first_is_hinted_to_them_at_once(photos: Photos, redis_url: str) -> None:
