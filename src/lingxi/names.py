@@ -33,6 +33,9 @@ DISPATCH_LOCK_TTL_MS: Final = 5_000
 FINISHED_COUNTS_KEY: Final = (
     "lingxi:finished:{queue}:{minute}"  # hash {completed, failed}; minute = unix time // 60
 )
+TOTALS_KEY: Final = (
+    "lingxi:totals"  # hash: counters and histograms of all processes, see observability/tallies.py
+)
 MARKER_KEY: Final = "lingxi:marker"  # gone or different: this Redis was wiped or restored
 
 # ── pub/sub channels: hints only, polling is the floor ───────────────────────────────────────────────────

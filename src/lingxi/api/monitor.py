@@ -11,10 +11,12 @@ from lingxi.broker.lock import is_dispatch_locked
 from lingxi.broker.overview import queue_counts
 from lingxi.broker.queue import QueueCounts
 from lingxi.broker.stats import Finished, FinishedCounts
+from lingxi.broker.totals import Totals
 from lingxi.db.session import Pool
 from lingxi.domain.errors import PostgresUnavailable, RedisUnavailable
 from lingxi.observability.health import heartbeat_state, queue_status
-from lingxi.observability.metrics import COLLECT_SECONDS, Collector, Gauge
+from lingxi.observability.metrics import COLLECT_SECONDS, Collector, Gauge, Histogram, Metric
+from lingxi.observability.tallies import COUNTERS, HISTOGRAMS, counters, distributions
 from lingxi.services.read_health import DatabaseView, read_database_view
 
 T = TypeVar("T")
@@ -45,6 +47,7 @@ class QueueMonitor:
         self._queues = tuple(queues)
         self._heartbeats = Heartbeats(redis)
         self._finished = FinishedCounts(redis)
+        self._totals = Totals(redis)
 
     async def redis_view(self) -> RedisView:
         """Raises BrokerUnavailable."""
@@ -121,10 +124,18 @@ class QueueMonitor:
         async def database_gauges() -> list[Gauge]:
             return _database_gauges(await database.get())
 
+        async def totals() -> list[Metric]:
+            return _totals(await self._totals.read())
+
+        async def pool() -> list[Gauge]:
+            return [_pool(self._pool)]
+
         return [
             Collector("redis", redis_gauges),
             Collector("delayed", delayed),
             Collector("postgresql", database_gauges),
+            Collector("totals", totals),
+            Collector("pool", pool),
         ]
 
 
@@ -157,6 +168,34 @@ def _jobs(samples: Samples) -> Gauge:
         "lingxi_queue_jobs",
         "Jobs by state. waiting: in Redis; delayed: waits for its next attempt; completed, failed: final within the last hour.",
         ("queue", "state"),
+        samples,
+    )
+
+
+def _totals(fields: dict[str, int]) -> list[Metric]:
+    """What the workers, dispatchers and API processes have counted, of all of them together."""
+    counted, distributed = counters(fields), distributions(fields)
+    return [
+        *(
+            Gauge(name, COUNTERS[name].help, COUNTERS[name].labels, counted[name], "counter")
+            for name in COUNTERS
+            if name in counted
+        ),
+        *(
+            Histogram(name, HISTOGRAMS[name].help, HISTOGRAMS[name].labels, distributed[name])
+            for name in HISTOGRAMS
+            if name in distributed
+        ),
+    ]
+
+
+def _pool(pool: Pool) -> Gauge:
+    size, idle = pool.get_size(), pool.get_idle_size()
+    samples: Samples = {("used",): size - idle, ("idle",): idle, ("free",): pool.get_max_size() - size}
+    return Gauge(
+        "lingxi_database_pool_connections",
+        "This process's connections to PostgreSQL by state; free: places without a connection.",
+        ("state",),
         samples,
     )
 

@@ -26,13 +26,15 @@ from lingxi.bootstrap.common import (
 )
 from lingxi.bootstrap.dispatcher import dispatcher_config
 from lingxi.bootstrap.pages import pages_deps
-from lingxi.broker.client import api_client
+from lingxi.broker.client import RedisClient, api_client
 from lingxi.broker.hints import HintListener, Hints
+from lingxi.broker.totals import Totals
 from lingxi.db.query import sql
 from lingxi.db.session import Pool, connect, create_pool, is_unavailable, transaction
 from lingxi.domain.ids import parse_uuid
 from lingxi.imaging.children import DecoderConfig, Decoders
 from lingxi.observability.logging import get_logger
+from lingxi.observability.tallies import Tallies
 from lingxi.outbox.thread import DispatcherThread
 from lingxi.processors.outgoing.addresses import AddressRule
 from lingxi.services.record_first_frames import record_first_frames
@@ -47,6 +49,8 @@ from lingxi.web.routes import pages_routes
 _log = get_logger("bootstrap.api")
 _RETRY_SECONDS = 1.0
 _COMMAND_TIMEOUT_SECONDS = 10.0  # a client that waits longer has given up: a hanging PostgreSQL is a 503
+# A first frame that comes later than this after the commit is that of a viewer who was not there before.
+_WATCHED_SECONDS = 60.0
 _SECRET_FINGERPRINT = "secret_key"  # noqa: S105 - the name of a row
 
 
@@ -144,13 +148,15 @@ async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
         hints=hints,
         registry=make_registry(settings, decoders, pool, storage),
         storage=storage,
-        hub=_hub(settings, pool, stack),
+        hub=_hub(settings, pool, client, stack),
         stream_tokens=StreamTokens(keys),
         albums=AlbumMemory(pool),
     )
 
 
-def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
+def _hub(settings: Settings, pool: Pool, client: RedisClient, stack: AsyncExitStack) -> Hub:
+    tallies, totals = Tallies(), Totals(client)
+
     async def open_connection() -> Any:
         return await connect(settings.database_url, name="lingxi-stream", hot=True)
 
@@ -160,7 +166,12 @@ def _hub(settings: Settings, pool: Pool, stack: AsyncExitStack) -> Hub:
 
     async def write_first_frames(times: Mapping[UUID, datetime]) -> set[UUID]:
         async with pool.acquire(timeout=5) as connection:
-            return await record_first_frames(connection, times)
+            after = await record_first_frames(connection, times)
+        for seconds in after.values():
+            if seconds is not None and seconds < _WATCHED_SECONDS:
+                tallies.observe("lingxi_photo_frame_seconds", seconds=seconds)
+        await totals.tell(tallies)
+        return set(after)
 
     readers = PostgresReader(open_connection), PostgresReader(open_connection)
     for reader in readers:

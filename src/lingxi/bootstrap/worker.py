@@ -29,6 +29,7 @@ from lingxi.maintenance.object_collector import ObjectCollector
 from lingxi.maintenance.photo_sweep import PhotoSweeper
 from lingxi.maintenance.sweeper import Sweeper
 from lingxi.names import PHOTO_QUEUE
+from lingxi.observability.tallies import Tallies
 from lingxi.processors.scratch import ScratchSweep
 from lingxi.settings import Settings, child_environment, load_settings, processor_environment
 from lingxi.worker.child import run_worker_process
@@ -101,6 +102,8 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
         for bull in queues.values():
             stack.push_async_callback(bull.close)
         sweeper = Sweeper(pool, queues, WipeMarker(client), hints, settings.sweep_interval_seconds)
+        tallies = Tallies()
+        tallies.follow("lingxi_item_sweep_total", sweeper.found)
         beside: list[Loop] = [sweeper]
         if (photos := queues.get(PHOTO_QUEUE)) is not None:
             limit = settings.queue_waiting_limit
@@ -120,6 +123,7 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
                 settings, decoders, pool, storage, config.scratch_root / config.scratch_owner
             ),
             beside=beside,
+            tallies=tallies,
         )
 
 

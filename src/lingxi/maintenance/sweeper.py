@@ -78,6 +78,10 @@ class Sweeper(Loop):
             "wiped": int(counts.wiped),
         }
 
+    def found(self) -> dict[str, int]:
+        """What all sweeps of this process found: attempts lost, items that failed for it, items that Redis had lost."""
+        return {"lost": self.totals.lost, "failed": self.totals.failed, "requeued": self.totals.requeued}
+
     async def run_once(self) -> SweepCounts:
         """One sweep; answers what it did. Leases first: they need no Redis."""
         counts = SweepCounts()

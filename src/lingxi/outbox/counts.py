@@ -31,3 +31,7 @@ class Totals:
     paused: str | None = None
     last_round_at: float = 0.0
     """`time.monotonic()` at the end of the last round, paused or not."""
+
+    def of_events(self) -> dict[str, int]:
+        """What became of events: published, charged with a failed try, given up on."""
+        return {"published": self.published, "charged": self.charged, "dead_lettered": self.dead_lettered}

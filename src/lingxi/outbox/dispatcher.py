@@ -32,6 +32,7 @@ from lingxi.outbox.events import Prepared, prepare_alone, queue_of
 from lingxi.outbox.fairness import Fairness
 from lingxi.outbox.jobs import jobs_of_event
 from lingxi.outbox.sender import Delivered, JobSender, Parcel
+from lingxi.outbox.telling import Teller
 from lingxi.services.fan_out_webhooks import fan_out_webhooks
 from lingxi.services.workspace_caps import satisfied_workspaces
 
@@ -72,6 +73,7 @@ class Dispatcher:
         self._client = api_client(config.redis_url, max_connections=5)
         self._lock = DispatchLock(self._client, config.lock_ttl_ms)
         self._hints = Hints(self._client)
+        self._teller = Teller(self._client, self.totals)
         self._sender = JobSender(
             config.queues,
             config.redis_url,
@@ -99,6 +101,7 @@ class Dispatcher:
             while not self._stopping:
                 self._wake.clear()
                 done = await self.run_once()
+                await self._teller.tell()
                 if not done.full:
                     await self._rest()
         finally:
@@ -189,6 +192,7 @@ class Dispatcher:
         await failpoints.reach("outbox.after_commit")
         self._hints.publish_tasks(prepared.ended_tasks)
         self._hints.publish_albums(prepared.changed_albums)
+        self._teller.sent({row["id"]: row["due_seconds"] for row in rows}, delivered.sent)
         self._settle(delivered, done, limit)
         if deliveries:  # the next round has something to send
             self.wake()

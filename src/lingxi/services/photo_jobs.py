@@ -14,11 +14,12 @@ STALE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class PhotoClaim:
-    """An attempt of a photo's job that this worker owns."""
+    """An attempt of a photo's job that this worker owns. `age_seconds`: how long before the claim the photo was uploaded."""
 
     photo_id: UUID
     attempt: int
     fence: int
+    age_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ async def claim_photo_job(
     `again`: this worker has asked before and got no answer; what it was given then is given to it now.
     """
     row = await connection.fetchrow(sql("photo_jobs/claim"), photo_id, worker, again)
-    return None if row is None else PhotoClaim(photo_id, row["attempt"], row["attempt_id"])
+    return (
+        None if row is None else PhotoClaim(photo_id, row["attempt"], row["attempt_id"], row["age_seconds"])
+    )
 
 
 async def renew_photo_jobs(connection: Connection, claims: Sequence[PhotoClaim]) -> set[UUID]:

@@ -19,6 +19,7 @@ from lingxi.broker.queue import BullQueue, Delivery
 from lingxi.broker.stats import FinishedCounts
 from lingxi.names import PHOTO_QUEUE
 from lingxi.observability.logging import get_logger
+from lingxi.observability.tallies import Tallies
 from lingxi.processors.contract import Processor, Tools
 from lingxi.processors.publish import PublishDeps
 from lingxi.worker.claimer import Claimer
@@ -49,6 +50,7 @@ class Surroundings:
     heartbeats: Heartbeats
     hints: Hints
     stats: FinishedCounts
+    tallies: Tallies
     tools: Tools
     postgres: Outage
     redis: Outage
@@ -86,8 +88,12 @@ class Consumer:
             if processor
             else None
         )
-        self.finisher = Finisher(ledger, around.store, around.hints, around.stats, self._committed)
-        self.photos = self._photo_jobs(around)
+        self.finisher = Finisher(
+            ledger, around.store, around.hints, around.stats, around.tallies, self._committed
+        )
+        self.photos = photos = self._photo_jobs(around)
+        if photos is not None:
+            around.tallies.follow("lingxi_photo_attempts_total", lambda: photos.counts)
         self._claimer = Claimer(
             config,
             ledger,
@@ -120,6 +126,7 @@ class Consumer:
             around.publish,
             lambda fate, delivery: self._fates.put([(fate, delivery)]),
             self.finisher.count,
+            around.tallies,
         )
 
     def start(self) -> None:

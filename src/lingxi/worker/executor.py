@@ -137,6 +137,7 @@ class Executor:
             max_attempts=running.claim.max_attempts,
             backoff_base_seconds=self._processor.backoff_seconds,
         )
+        running.decided_at = time.monotonic()
         self._unsettled.discard(running)
         if not self._unsettled:
             self._all_settled.set()

@@ -4,6 +4,7 @@ A batch whose commit failed, or whose answer was lost, is sent again as it is: w
 `already`. A batch that PostgreSQL refuses for one item's data is split until only the guilty one is left, and that one fails.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -12,8 +13,10 @@ from lingxi.broker.hints import Hints
 from lingxi.broker.stats import FinishedCounts
 from lingxi.db.session import is_bad_data, is_unavailable
 from lingxi.domain.decide import Decision, Failed, decide
+from lingxi.domain.errors import ITEM_CODES
 from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
+from lingxi.observability.tallies import Tallies
 from lingxi.services.claim_items import ItemKey
 from lingxi.services.finish_items import Ending, Finished, finish_items
 from lingxi.worker.ledger import Ledger, Running
@@ -31,12 +34,14 @@ class Finisher:
         store: Store,
         hints: Hints,
         stats: FinishedCounts,
+        tallies: Tallies,
         committed: Callable[[Sequence[Running]], None],
     ) -> None:
         self._ledger = ledger
         self._store = store
         self._hints = hints
         self._stats = stats
+        self._tallies = tallies
         self._committed = committed
         self.counts: Counter[str] = Counter()  # accepted, already, superseded, dropped, invalid
         self._untold: Counter[str] = Counter()  # final states that the counts in Redis do not have yet
@@ -105,6 +110,7 @@ class Finisher:
             answer = verdicts.get((key, fence))
             verdict = _verdict(running, answer)
             self.counts[verdict] += 1
+            self._tally(running, verdict)
             if answer is None or verdict == "superseded":
                 _log.info(
                     "attempt_superseded", queue=self._ledger.queue, item_id=str(running.context.item.id)
@@ -115,6 +121,20 @@ class Finisher:
         self._hints.publish_tasks(task_ids)
         self._release(batch)
 
+    def _tally(self, running: Running, verdict: str) -> None:
+        """For the metrics: what became of the attempt, how long its job had waited, how long it ran."""
+        queue, decision, tallies = self._ledger.queue, _decision(running), self._tallies
+        ours = verdict in ("accepted", "already")
+        tallies.count("lingxi_item_attempts_total", queue, decision.outcome if ours else verdict)
+        if not ours:
+            return
+        sent_seconds_ago = time.time() - running.delivery.timestamp_ms / 1000
+        claimed_seconds_ago = time.monotonic() - running.claimed_at
+        tallies.observe("lingxi_item_wait_seconds", queue, seconds=sent_seconds_ago - claimed_seconds_ago)
+        tallies.observe("lingxi_item_run_seconds", queue, seconds=running.decided_at - running.claimed_at)
+        if (code := decision.error_code) is not None:
+            tallies.count("lingxi_item_failures_total", queue, code if code in ITEM_CODES else "other")
+
     def _drop_expired(self, batch: Sequence[Running]) -> None:
         """PostgreSQL is away, and these attempts are past their deadline: no lease holds their items any more."""
         expired = [running for running in batch if running.expired]
@@ -124,6 +144,7 @@ class Finisher:
 
     def _forget(self, batch: Sequence[Running], verdict: str) -> None:
         self.counts[verdict] += len(batch)
+        self._tallies.count("lingxi_item_attempts_total", self._ledger.queue, verdict, by=len(batch))
         self._release(batch)
 
     def _release(self, batch: Sequence[Running]) -> None:

@@ -28,6 +28,8 @@ class Running:
     decision: Decision | None = None
     cancel_at: float | None = None  # when it was asked to stop: cancelled then
     abandon_at: float | None = None  # when it was cancelled: given up on then
+    claimed_at: float = field(default_factory=time.monotonic)
+    decided_at: float = 0.0  # of time.monotonic(), too
     replaced: bool = field(default=False)  # its result could not be stored, and was replaced by an error
 
     @property

@@ -21,6 +21,7 @@ from lingxi.domain.errors import ItemError, Permanent, Transient
 from lingxi.names import PHOTO_ATTEMPTS
 from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
+from lingxi.observability.tallies import Tallies
 from lingxi.processors.publish import PublishDeps, Published, process_photo
 from lingxi.services.photo_jobs import (
     PhotoClaim,
@@ -72,10 +73,11 @@ class PhotoJobs:
         deps: PublishDeps,
         settle: Callable[[Fate | Later, Delivery], None],
         count: Callable[[str], None],
+        tallies: Tallies,
     ) -> None:
         self._config, self._ledger, self._store, self._hints = config, ledger, store, hints
         self._postgres, self._deps = postgres, deps
-        self._settle, self._count = settle, count
+        self._settle, self._count, self._tallies = settle, count, tallies
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: set[_Running] = set()
         self.counts: Counter[str] = (
@@ -139,6 +141,7 @@ class PhotoJobs:
     async def _fate_of(self, delivery: Delivery, key: PhotoKey) -> Fate | Later:
         if self._ledger.stopping:
             return Fate.BACK
+        began_at = time.monotonic()
         claim = await self._claim(key.photo_id)
         if claim is None:
             return await self._fate_of_unclaimed(key.photo_id)
@@ -150,6 +153,9 @@ class PhotoJobs:
         try:
             await failpoints.reach("photo.after_claim")
             happening = await self._publish(running, delivery)
+            if happening == "published":
+                seconds = claim.age_seconds + time.monotonic() - began_at
+                self._tallies.observe("lingxi_photo_publish_seconds", seconds=seconds)
             return await self._end(delivery, key, claim, happening)
         finally:
             self._running.discard(running)

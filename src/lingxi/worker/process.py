@@ -11,7 +11,9 @@ from lingxi.broker.connection import connection_factory
 from lingxi.broker.heartbeat import Heartbeats
 from lingxi.broker.hints import Hints
 from lingxi.broker.stats import FinishedCounts
+from lingxi.broker.totals import Totals
 from lingxi.observability.logging import get_logger
+from lingxi.observability.tallies import Tallies
 from lingxi.processors.contract import Processor
 from lingxi.processors.publish import PublishDeps
 from lingxi.processors.scratch import Scratch
@@ -25,6 +27,7 @@ from lingxi.worker.tools import WorkerTools
 from lingxi.worker.ward import Ward
 
 _CHECK_SECONDS = 1.0
+_TELL_SECONDS = 2.0
 _MOST_ABANDONED = 20
 _log = get_logger("worker")
 
@@ -50,6 +53,7 @@ class WorkerProcess:
         storage: Any = None,
         publish: PublishDeps | None = None,
         beside: Sequence[Loop] = (),
+        tallies: Tallies | None = None,
         end_process: Callable[[int], object] = os._exit,
     ) -> None:
         self._config = config
@@ -57,6 +61,7 @@ class WorkerProcess:
         self._storage = storage
         self._publish = publish
         self._beside = beside
+        self._tallies = tallies or Tallies()
         self._end_process = end_process
         self._stop = asyncio.Event()
         self._keeper: LeaseKeeper | None = None
@@ -98,6 +103,7 @@ class WorkerProcess:
             heartbeats=Heartbeats(client),
             hints=hints,
             stats=FinishedCounts(client),
+            tallies=self._tallies,
             tools=WorkerTools(store, hints, self._storage, scratch),
             postgres=postgres,
             redis=redis,
@@ -108,7 +114,7 @@ class WorkerProcess:
         ledgers = [consumer.ledger for consumer in self.consumers]
         self._keeper = LeaseKeeper(self._config, ledgers, self._lost_from_thread(), self._end_process)
         try:
-            await self._serve(self._keeper)
+            await self._serve(self._keeper, Totals(client))
         finally:
             await hints.close()
             await self._close(client)
@@ -127,13 +133,14 @@ class WorkerProcess:
         """What became of jobs of photos here."""
         return dict(sum((one.photos.counts for one in self.consumers if one.photos), Counter()))
 
-    async def _serve(self, keeper: LeaseKeeper) -> None:
+    async def _serve(self, keeper: LeaseKeeper, totals: Totals) -> None:
         keeper.start()
         for consumer in self.consumers:
             consumer.start()
         beside = [asyncio.create_task(loop.run()) for loop in self._beside]
         _log.info("worker_started", worker=self._config.name, queues=list(self._config.queues))
         watch = asyncio.create_task(self._watch())
+        telling = asyncio.create_task(self._tell(totals))
         await self._stop.wait()
         watch.cancel()
         _log.info("worker_stopping", worker=self._config.name, grace_seconds=self._config.grace_seconds)
@@ -142,6 +149,9 @@ class WorkerProcess:
             loop.stop()
         await asyncio.gather(*(consumer.stop() for consumer in self.consumers))
         await _wait_or_cancel(beside, self._config.flush_seconds)
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+        await _wait_or_cancel([asyncio.create_task(totals.tell(self._tallies))], self._config.flush_seconds)
         keeper.stop()
 
     async def _watch(self) -> None:
@@ -152,6 +162,11 @@ class WorkerProcess:
                 _log.error("worker_worn_out", abandoned=self.abandoned)
                 self._failed = True
                 self._stop.set()
+
+    async def _tell(self, totals: Totals) -> None:
+        while True:
+            await asyncio.sleep(_TELL_SECONDS)
+            await totals.tell(self._tallies)
 
     def _lost_from_thread(self) -> Any:
         loop = asyncio.get_running_loop()

@@ -131,7 +131,7 @@ class Stage:
 
     async def _write_first_frames(self, times: Mapping[UUID, datetime]) -> set[UUID]:
         async with self.pool.acquire() as c:
-            done = await record_first_frames(c, times)
+            done = set(await record_first_frames(c, times))
         self.first_frames.append(times)
         return done
 

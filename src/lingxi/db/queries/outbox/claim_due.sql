@@ -14,7 +14,7 @@ with due as (
                                                 where h.workspace_id = e.workspace_id and (h.queue is null or h.queue = e.queue)))
            order by priority, next_attempt_at, id limit 2000) candidates)
 select e.id, e.type, e.queue, e.workspace_id, e.priority, e.task_id, e.round, e.first_position, e.last_position, e.positions, e.item_count,
-       e.payload, e.attempts, e.created_at
+       e.payload, e.attempts, e.created_at, extract(epoch from clock_timestamp() - e.next_attempt_at)::float8 as due_seconds
   from outbox_events e join (select * from due order by priority, turn, next_attempt_at, id limit $1::int * 10) d using (id)
  where e.published_at is null and e.last_error is distinct from 'dead_lettered' and e.next_attempt_at <= clock_timestamp()
  order by e.priority, d.turn, e.next_attempt_at, e.id

@@ -5,4 +5,4 @@ update photo_jobs set state = 'active', attempt = attempt + (state = 'pending'):
        lease_renewed_at = clock_timestamp(), next_retry_at = null
  where photo_id = $1 and ((state = 'pending' and (next_retry_at is null or next_retry_at <= clock_timestamp()))
                           or ($3 and state = 'active' and worker = $2))
-returning attempt, attempt_id
+returning attempt, attempt_id, extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds
