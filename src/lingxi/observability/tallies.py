@@ -1,8 +1,8 @@
 """Counters and histograms of processes that serve no HTTP: gathered here, added up in Redis, told by every API process.
 
 Counting is an addition in memory; what was gathered goes to Redis every so often, as additions. So a crash loses the last moment,
-an answer of Redis that is lost may count a moment twice, and a Redis that was wiped begins at 0 again, as a restarted process would. Label values are bounded:
-queues of this deployment, and words that stand in this code.
+an answer of Redis that is lost may count a moment twice, and a Redis that was wiped begins at 0 again, as a restarted process
+would. Label values are bounded: queues of this deployment, and words that stand in this code.
 """
 
 from bisect import bisect_left
