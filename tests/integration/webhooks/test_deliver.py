@@ -9,10 +9,12 @@ from email.utils import format_datetime
 from typing import Any
 from uuid import uuid4
 
+import asyncpg
 import pytest
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
+from lingxi.processors import webhook_deliver
 from lingxi.processors.contract import Processor
 from lingxi.processors.outgoing.post import Limits, Poster
 from lingxi.processors.webhook_deliver import MAX_WAIT_SECONDS, WAITS_SECONDS, _wait, retry_after_seconds
@@ -192,6 +194,24 @@ def test_what_is_not_there_is_not_found(bench: Bench, deliver: Deliver, hook: Ho
     assert bench.run(deliver, hooked.input).code == "delivery_not_found"
     with pytest.raises(ValueError, match="endpointId"):
         bench.run(deliver, {**hooked.input, "endpointId": "7"})
+
+
+def test_an_outage_before_the_outcome_is_written_sends_it_again(
+    bench: Bench, deliver: Deliver, hook: Hook, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, cuts = webhook_deliver.record_outcome, [asyncpg.ConnectionDoesNotExistError("cut")]
+
+    async def cut_once(*given: Any, **named: Any) -> bool:
+        if cuts:
+            raise cuts.pop()
+        return await real(*given, **named)
+
+    monkeypatch.setattr(webhook_deliver, "record_outcome", cut_once)
+    hooked = hook()
+    ran = bench.run(deliver, hooked.input)
+    assert ran.outcomes == ["retrying", "succeeded"]
+    assert [one.error.code for one in ran.item.attempts if one.error] == ["database_unavailable"]
+    assert [got.id for got in receiver.received] == [str(hooked.event_id)] * 2
 
 
 @pytest.mark.parametrize("point", [p for p in POINTS if p != "after_fetch"])
