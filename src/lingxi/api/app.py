@@ -34,6 +34,7 @@ from lingxi.api.routes import (
     uploads,
     variants,
     webhooks,
+    why,
     worker,
 )
 from lingxi.api.upload_writing import UploadWriters
@@ -41,6 +42,7 @@ from lingxi.observability.http import RequestMetrics
 
 API_ROUTERS = (
     tasks.router,
+    why.router,
     stream.router,
     object_links.router,
     direct_uploads.router,

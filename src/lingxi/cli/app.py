@@ -22,6 +22,7 @@ from lingxi.cli import (
     tasks,
     verify_archive,
     webhooks,
+    why,
 )
 from lingxi.cli.exits import CommandError, Exit, explain
 from lingxi.cli.output import report
@@ -49,6 +50,7 @@ def build() -> typer.Typer:
     access.register(app)
     storage.register(app)
     tasks.register(app)
+    why.register(app)
     publish.register(app)
     albums.register(app)
     checking.register(app)

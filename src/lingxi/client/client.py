@@ -77,6 +77,10 @@ class Client:
     async def get(self, task_id: str) -> Task:
         return Task.from_wire(await self._transport.ask("GET", _task_path(task_id)))
 
+    async def why(self, path: str) -> dict[str, Any]:
+        """Why something waits or failed: `media-tasks/{id}`, `media-tasks/{id}/items/{id}` or `photos/{id}`."""
+        return await self._transport.ask("GET", f"{path}/why")
+
     async def list(self, *, limit: int = 50, cursor: str | None = None, **filters: str) -> Page:
         """One page of tasks, newest first. `filters` are the API's query parameters (`status`, `type`, …)."""
         return await self._transport.page("media-tasks", "tasks", limit, cursor, filters)
