@@ -1,7 +1,9 @@
-"""Debian's Prometheus, with the example's configuration, scrapes an API that runs and loads the rules."""
+"""Debian's Prometheus, with the example's configuration, scrapes an API that runs, loads the rules, and answers every query of
+the dashboards."""
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +13,9 @@ from typing import Any
 
 import httpx
 
+from lingxi.broker.client import api_client
+from lingxi.broker.totals import Totals
+from lingxi.observability.tallies import COUNTERS, HISTOGRAMS, Tallies
 from tests.integration.api.harness import open_api
 from tests.support.programs import need_program
 from tests.support.waiting import wait_until
@@ -63,9 +68,31 @@ async def _asked(client: httpx.AsyncClient, path: str, **query: str) -> Any:
     return answer.json()["data"] if answer.status_code == 200 else None
 
 
-async def test_prometheus_scrapes_an_api_and_loads_the_rules(
+def _queries() -> dict[str, str]:
+    """Of all dashboards, by panel."""
+    return {
+        f"{path.stem}: {panel['title']} {target['refId']}": target["expr"]
+        for path in sorted((FOLDER / "dashboards").glob("*.json"))
+        for panel in json.loads(path.read_text("utf-8"))["panels"]
+        for target in panel["targets"]
+    }
+
+
+async def _count_once(redis_url: str) -> None:
+    """As if workers and the dispatcher had counted one of each."""
+    tallies, client = Tallies(), api_client(redis_url)
+    for name, tally in COUNTERS.items():
+        tallies.count(name, *tally.labels)
+    for name, tally in HISTOGRAMS.items():
+        tallies.observe(name, *tally.labels, seconds=1.0)
+    await Totals(client).tell(tallies)
+    await client.aclose()
+
+
+async def test_prometheus_scrapes_an_api_loads_the_rules_and_answers_the_dashboards(
     database_url: str, redis_url: str, tmp_path: Path
 ) -> None:
+    await _count_once(redis_url)
     async with open_api(database_url, redis_url, tmp_path) as api:
         with _prometheus(tmp_path, api.url.removeprefix("http://")) as address:
             async with httpx.AsyncClient(base_url=address, timeout=30) as client:
@@ -88,3 +115,17 @@ async def test_prometheus_scrapes_an_api_and_loads_the_rules(
                 rules = await wait_until(evaluated, timeout_seconds=90)
                 assert len(rules) == 12
                 assert {rule["health"] for rule in rules} == {"ok"}
+
+                queries = _queries()
+                assert len(queries) > 20
+
+                async def answered() -> Any:
+                    """Takes out what answers with data (a rate needs two scrapes); one that is wrong fails at once."""
+                    for panel, query in list(queries.items()):
+                        answer = await client.get("query", params={"query": query})
+                        assert answer.status_code == 200, (panel, answer.text)
+                        if answer.json()["data"]["result"]:
+                            del queries[panel]
+                    return not queries
+
+                await wait_until(answered, timeout_seconds=90, message=f"queries with data; left: {queries}")
