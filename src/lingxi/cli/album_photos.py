@@ -121,7 +121,9 @@ def duplicates(
         for task in tasks:
             await follow_task(client, task.id, output, None)
         groups = [group async for group in client.albums.duplicates(found.id)]
-        for group in groups:
+        for number, group in enumerate(groups):
+            if number:
+                output.say()
             output.say(f"{group['kind']} of {group['count']}")
             output.table(("", "PHOTO", "SIZE", "BYTES", "SHARPNESS", "FILE"), _alike_rows(group))
         if not groups:
