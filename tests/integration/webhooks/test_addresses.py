@@ -16,7 +16,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from lingxi.processors.outgoing.addresses import AddressRule, is_public
-from lingxi.processors.outgoing.post import AddressRefused, Answer, Limits, Poster, TooSlow, Unreachable
+from lingxi.processors.outgoing.post import (
+    AddressRefused,
+    Answer,
+    Limits,
+    OutgoingError,
+    Poster,
+    TooSlow,
+    Unreachable,
+)
 from lingxi.processors.outgoing.urls import UrlRefused, check_url, parse_url
 from tests.integration.webhooks.names import DnsServer, Witness, resolved_by
 from tests.integration.webhooks.receiver import Receiver, Reply
@@ -287,6 +295,12 @@ def test_http_by_name_is_for_allowed_networks_alone(witness: Witness, dns: DnsSe
     dns.answers["public.test"] = [["8.8.8.8"]]
     with witness.watch() as connections, pytest.raises(AddressRefused, match="http is only for"):
         post(ONE, "http://public.test/")
+    assert connections == []
+
+
+def test_a_body_over_its_limit_is_not_sent(witness: Witness) -> None:
+    with witness.watch() as connections, pytest.raises(OutgoingError, match="65536"):
+        asyncio.run(Poster(ONE).post("http://127.0.0.1:9999/", {}, b"x" * 65_537))
     assert connections == []
 
 

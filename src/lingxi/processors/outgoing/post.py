@@ -81,9 +81,9 @@ class Poster:
         return self._given_tls or httpx.create_ssl_context()
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        """One request. AddressRefused, Unreachable, TooSlow; any status is an answer."""
+        """One request. AddressRefused, Unreachable, TooSlow, OutgoingError for a body over 64 kB; any status is an answer."""
         if len(body) > MAX_REQUEST_BYTES:
-            raise AddressRefused(f"The body is larger than {MAX_REQUEST_BYTES} bytes.")
+            raise OutgoingError(f"The body is larger than {MAX_REQUEST_BYTES} bytes.")
         try:
             target = check_url(url, self.rule)
         except UrlRefused as refused:
