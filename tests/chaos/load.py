@@ -216,9 +216,15 @@ def _size(dice: random.Random, largest: int) -> int:
 
 
 def _item(dice: random.Random, size: int) -> dict[str, Any]:
+    """Some take so long that a fault finds them at work, and some in the middle of their transaction."""
     item: dict[str, Any] = {"effect": dice.random() < 0.5}
-    if dice.random() < 0.5:
+    slow = dice.random() < (0.2 if size < 200 else 0.04)
+    if slow:
+        item["durationMs"] = dice.randint(400, 3_000)
+    elif dice.random() < 0.5:
         item["durationMs"] = dice.randint(1, 400 if size < 200 else 40)
+    if item["effect"] and dice.random() < (0.3 if slow else 0.02):
+        item["holdMs"] = dice.randint(50, 1_500)
     if dice.random() < 0.06:
         item["failAttempts"] = dice.randint(1, 3)
     elif dice.random() < 0.05:

@@ -26,6 +26,7 @@ class Work(ProcessorInput):
     duration_ms: Annotated[int, Field(ge=0, le=60_000)] = 0
     fail_rounds: Rounds = 0  # fails for good in so many rounds
     fail_attempts: Rounds = 0  # fails, and may be tried again, in the first attempts of each round
+    hold_ms: Annotated[int, Field(ge=0, le=60_000)] = 0  # inside the transaction of the effect
     effect: bool = False  # the row and the result are one commit; else the worker's batch stores the result
 
 
@@ -52,6 +53,7 @@ async def work(context: Context, given: Work) -> dict[str, int]:
                 context.item.index + 1,
                 context.attempt.id,
             )
+            await asyncio.sleep(given.hold_ms / 1000)
             context.succeed(result)
         note("committed", context)
     return result
