@@ -1,6 +1,7 @@
 """One archive of the files that stdin lists, in a process of its own: `{"seconds", "peakMegabytes", "bytes"}` on stdout."""
 
 import asyncio
+import hashlib
 import json
 import resource
 import sys
@@ -22,8 +23,17 @@ def peak_megabytes(process: int | str) -> float:
     return 0.0  # it has ended
 
 
-async def make(folder: Path, files: list[ArchiveFile]) -> dict[str, Any]:
-    """From the storage in `folder` to the storage in `folder`, as a worker does it."""
+async def _hash_and_drop(stream: ArchiveStream) -> int:
+    """What a put does, without a disk."""
+    digest, size_bytes = hashlib.sha256(), 0
+    async for chunk in stream.chunks():
+        await asyncio.to_thread(digest.update, chunk)
+        size_bytes += len(chunk)
+    return size_bytes
+
+
+async def make(folder: Path, files: list[ArchiveFile], *, keep: bool) -> dict[str, Any]:
+    """From the storage in `folder` to the storage in `folder`, as a worker does it; without `keep` to nowhere."""
     storage = open_storage(folder.as_uri())
     stream = ArchiveStream(
         storage,
@@ -36,7 +46,11 @@ async def make(folder: Path, files: list[ArchiveFile]) -> dict[str, Any]:
     )
     before = resource.getrusage(resource.RUSAGE_SELF)
     begun = time.monotonic()
-    stored = await storage.put(stream.chunks(), max_bytes=1 << 50)
+    if keep:
+        stored = await storage.put(stream.chunks(), max_bytes=1 << 50)
+        size_bytes, key = stored.size_bytes, stored.key
+    else:
+        size_bytes, key = await _hash_and_drop(stream), ""
     seconds = time.monotonic() - begun
     used = resource.getrusage(resource.RUSAGE_SELF)
     await storage.close()
@@ -44,8 +58,8 @@ async def make(folder: Path, files: list[ArchiveFile]) -> dict[str, Any]:
         "seconds": seconds,
         "cpuSeconds": used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime,
         "peakMegabytes": peak_megabytes("self"),
-        "bytes": stored.size_bytes,
-        "key": stored.key,
+        "bytes": size_bytes,
+        "key": key,
     }
 
 
@@ -55,7 +69,7 @@ def main() -> None:
         ArchiveFile(name, name, f"media:{name}", size_bytes, bytes.fromhex(sha256), 1_777_636_800)
         for name, size_bytes, sha256 in given["files"]
     ]
-    print(json.dumps(asyncio.run(make(Path(given["folder"]), files))))
+    print(json.dumps(asyncio.run(make(Path(given["folder"]), files, keep=given["keep"]))))
 
 
 if __name__ == "__main__":
