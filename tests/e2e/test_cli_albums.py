@@ -212,6 +212,8 @@ def test_the_life_of_an_album(up: Up, tmp_path: Path) -> None:
         assert up.run("album", "recall", "Our life", "b.jpg").returncode == 1, "nobody said yes"
         assert up.run("album", "recall", "Our life", "b.jpg", "--yes").returncode == 0
         assert [one["uploadNumber"] for one in guest.get(photos).json()["photos"]] == [1]
+        outcomes, _ = published(up, folder_of(tmp_path, {"b.jpg": photo(71)}), "Our life", exit_code=1)
+        assert outcomes["b.jpg"]["error"]["code"] == "recalled", "it is in the album, and nobody sees it"
         assert link["id"] in up.run("album", "shares", "Our life").stdout
         assert up.run("album", "revoke", "Our life", link["id"]).returncode == 0
         wait_until_sync(lambda: guest.get(photos).status_code == 404, 5)

@@ -178,6 +178,10 @@ class Publishing:
         if photo.processing_state == "processing_failed":
             code, message = photo.error or ("internal", "It could not be published.")
             self._end(outcome, Became.FAILED, code, FOR_PHOTOGRAPHERS.get(code, message))
+        elif photo.visibility == "recalled":
+            self._end(
+                outcome, Became.REFUSED, "recalled", "It was recalled from this album, which is for good."
+            )
         else:
             self._end(outcome, Became.THERE if there else Became.PUBLISHED, None, None)
 
