@@ -128,11 +128,11 @@ async def test_a_photo_that_is_worked_on_gets_its_first_frame_later(
     await wait_until(lambda: stage.pool.fetchval(query, photo), message="a later try")
 
 
-async def test_a_revoked_link_ends_its_streams_at_the_hint(hinted: Stage) -> None:
-    """Of two links of one album and a member only the revoked link's stream ends, after one statement."""
+async def test_a_revoked_or_expired_link_ends_its_streams_at_the_hint(hinted: Stage) -> None:
+    """Of three links of one album and a member only two links' streams end, after one statement."""
     gallery = await Gallery.open(hinted)
     async with hinted.pool.acquire() as c:
-        links = [(await create_share_link(c, gallery.id, lifetime_seconds=None))[0] for _ in range(2)]
+        links = [(await create_share_link(c, gallery.id, lifetime_seconds=3600))[0] for _ in range(3)]
     token = hinted.workspace_id  # any id of no token
     checks = 0
 
@@ -149,7 +149,9 @@ async def test_a_revoked_link_ends_its_streams_at_the_hint(hinted: Stage) -> Non
         await viewer.until(lambda v: v.frames)
     async with hinted.pool.acquire() as c:
         await revoke_share_link(c, gallery.id, links[0].id)
+        await c.execute("update share_links set expires_at = now() where id = $1", links[1].id)
     hinted.hub.hint_access()
     await guests[0].ended()
-    assert [viewer.task.done() for viewer in (guests[1], member) if viewer.task] == [False, False]
-    assert (checks, hinted.hub.counts.revoked) == (1, 1)
+    await guests[1].ended()
+    assert [viewer.task.done() for viewer in (guests[2], member) if viewer.task] == [False, False]
+    assert (checks, hinted.hub.counts.revoked) == (1, 2)
