@@ -6,7 +6,7 @@ would. Label values are bounded: queues of this deployment, and words that stand
 """
 
 from bisect import bisect_left
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -65,19 +65,29 @@ class Tallies:
     """Counts of one process since they were last taken."""
 
     def __init__(self) -> None:
-        self._grown: Counter[str] = Counter()
+        self._grown: dict[str, int] = defaultdict(int)
+        self._fields: dict[tuple[str, ...], list[str]] = {}  # made once: this is on the way of every item
         self._followed: list[tuple[str, Callable[[], Mapping[str, int]], dict[str, int]]] = []
 
     def count(self, name: str, *labels: str, by: int = 1) -> None:
         """`by` more of a counter of COUNTERS."""
-        self._grown["|".join((name, *labels))] += by
+        key = (name, *labels)
+        fields = self._fields.get(key)
+        if fields is None:
+            fields = self._fields[key] = ["|".join(key)]
+        self._grown[fields[0]] += by
 
     def observe(self, name: str, *labels: str, seconds: float) -> None:
         """One more observation of a histogram of HISTOGRAMS; less than 0 (two machines' clocks differ) is 0."""
+        key = (name, *labels)
+        fields = self._fields.get(key)
+        if fields is None:
+            ends = [*map(str, range(len(BUCKETS_SECONDS) + 1)), _SUM]
+            fields = self._fields[key] = ["|".join((*key, end)) for end in ends]
         seconds = max(0.0, seconds)
-        base = "|".join((name, *labels))
-        self._grown[f"{base}|{bisect_left(BUCKETS_SECONDS, seconds)}"] += 1
-        self._grown[f"{base}|{_SUM}"] += int(seconds * 1_000_000)
+        grown = self._grown
+        grown[fields[bisect_left(BUCKETS_SECONDS, seconds)]] += 1
+        grown[fields[-1]] += int(seconds * 1_000_000)
 
     def follow(self, name: str, read: Callable[[], Mapping[str, int]]) -> None:
         """A counter from numbers that something else counts: `read` answers them by the label's value (`""`: it has no label)."""
@@ -89,12 +99,13 @@ class Tallies:
             for value, total in read().items():
                 self.count(name, *([value] if value else []), by=total - seen.get(value, 0))
                 seen[value] = total
-        taken, self._grown = self._grown, Counter()
+        taken, self._grown = self._grown, defaultdict(int)
         return {field: grown for field, grown in taken.items() if grown}
 
     def give_back(self, taken: Mapping[str, int]) -> None:
         """What could not be told is told the next time."""
-        self._grown.update(taken)
+        for field, grown in taken.items():
+            self._grown[field] += grown
 
 
 def counters(fields: Mapping[str, int]) -> dict[str, dict[tuple[str, ...], float]]:

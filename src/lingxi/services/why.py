@@ -124,8 +124,14 @@ def _failed(row: Any, item: Item | None) -> Why:
         row["error_code"], row["error_message"] or row["error_code"], bool(row["error_retryable"])
     )
     retry = "Running it again can help." if error.retryable else "Running it again as it is cannot help."
-    sentence = f"It failed in attempt {row['attempt']} of {row['max_attempts']} with {error.code}: {error.message} {retry}"
+    attempt = f"attempt {row['attempt']} of {row['max_attempts']}"
+    sentence = f"It failed in {attempt} with {error.code}: {_ended(error.message)} {retry}"
     return Why("failed", "failed", sentence, row["type"], error.retryable, error, item=item)
+
+
+def _ended(message: str) -> str:
+    """With a full stop, so that another sentence can follow."""
+    return message if message.endswith((".", "!", "?")) else f"{message}."
 
 
 def _waits(row: Any, live: Live) -> tuple[Reason, str]:

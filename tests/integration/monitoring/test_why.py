@@ -85,7 +85,7 @@ async def test_what_failed_says_why_and_whether_a_retry_can_help(
     ):
         await pool.execute(
             "update media_task_items set state = 'failed', attempt = 3, attempt_id = 5, error_code = $3, "
-            "error_message = 'Sorry.', error_retryable = $4, finished_at = now() where task_id = $1 and position = $2",
+            "error_message = 'Sorry', error_retryable = $4, finished_at = now() where task_id = $1 and position = $2",
             task, position, code, retryable,
         )  # fmt: skip
     await pool.execute(
@@ -95,6 +95,7 @@ async def test_what_failed_says_why_and_whether_a_retry_can_help(
     await pool.execute("update media_tasks set queued_items = 1, failed_items = 3 where id = $1", task)
     one = await _why(editor, task, 2)
     assert (one["reason"], one["canRetry"], one["error"]["code"]) == ("failed", True, "crashed")
+    assert "with crashed: Sorry. Running it again can help." in one["sentence"]
     assert [(at["worker"], at["error"]["code"]) for at in one["attempts"]] == [("w", "crashed")]
     assert (await _why(editor, task, 1))["canRetry"] is False
     whole = await _why(editor, task, None)
