@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import Counter
 from contextlib import suppress
@@ -132,8 +131,3 @@ async def _strike_all(scene: Scene, plan: Plan) -> dict[str, int]:
             tried[fault.name] += 1
             diary.write(f"{time.strftime('%H:%M:%S')} mended\n")
     return dict(sorted(tried.items()))
-
-
-def cores() -> int:
-    """For the report: what the machine has."""
-    return os.cpu_count() or 1
