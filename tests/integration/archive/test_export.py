@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import re
-import time
 import uuid
 import zipfile
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from lingxi.processors.contract import StopReason
 from lingxi.testing import Bench
+from lingxi.testing.ran import Said
 from tests.integration.archive.conftest import EXPORT, FILES, KEY, Made, stored_files
 
 ALBUM = uuid.uuid4()
@@ -237,24 +237,21 @@ def test_whatever_point_it_crashes_at_the_archive_is_there_once(
         assert archive.testzip() is None
 
 
-@pytest.mark.parametrize("reason", [StopReason.SHUTDOWN, StopReason.LEASE_LOST, "deadline"])
-def test_a_stop_ends_it_at_once_and_leaves_nothing(
-    bench: Bench, folder: Path, reason: StopReason | str
+@pytest.mark.parametrize("reason", [StopReason.SHUTDOWN, StopReason.LEASE_LOST, StopReason.DEADLINE])
+def test_a_stop_ends_it_at_its_next_megabyte_and_leaves_nothing(
+    bench: Bench, folder: Path, reason: StopReason
 ) -> None:
-    stopped_at: list[float] = []
+    said: list[int] = []
     before = stored_files(folder)
 
-    def stop(_: Any) -> None:
-        if not stopped_at:
-            stopped_at.append(time.monotonic())
-            if isinstance(reason, StopReason):
-                bench.stop(reason)
-            else:
-                bench.clock.advance(100_000)
-        else:
-            time.sleep(0.03)  # a slow disk, so that the bench's look at its clock is in time
+    def stop(word: Said) -> None:
+        said.append(word.done)
+        if len(said) == 1:
+            bench.stop(reason)
 
-    ran = bench.run(EXPORT, {"objects": ["shoot/large.bin"], "into": f"{reason}.zip"}, on_progress=stop)
+    given = {"objects": ["shoot/large.bin"], "into": f"{reason}.zip"}
+    ran = bench.run(EXPORT, given, on_progress=stop)
     assert (ran.state, len(ran.outcomes)) == ("succeeded", 2)
-    assert ran.outcomes[0] == ("retrying" if reason == "deadline" else "released")
+    assert ran.outcomes[0] == ("retrying" if reason is StopReason.DEADLINE else "released")
+    assert said[1] <= said[0]  # the first attempt said no second word; this is the second attempt's first
     assert len(stored_files(folder) - before) == 1  # the second attempt's
