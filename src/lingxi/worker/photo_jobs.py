@@ -18,7 +18,7 @@ from lingxi.broker.hints import Hints
 from lingxi.broker.queue import Delivery
 from lingxi.db.session import Connection, is_conflict, is_unavailable
 from lingxi.domain.errors import ItemError, Permanent, Transient
-from lingxi.names import PHOTO_ATTEMPTS
+from lingxi.names import PHOTO_ATTEMPTS, PHOTO_QUEUE
 from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
 from lingxi.observability.tallies import Tallies
@@ -247,6 +247,7 @@ class PhotoJobs:
             "photo_attempt_failed",
             photo_id=str(claim.photo_id), code=error.code, reason=error.message, attempt=attempt, last=last,
         )  # fmt: skip
+        self._tallies.count("lingxi_item_failures_total", PHOTO_QUEUE, error.code)
         if last:
             ours = await self._insist(lambda connection: fail_photo_job(connection, claim, error.code))
             self.counts["failed" if ours else "superseded"] += 1

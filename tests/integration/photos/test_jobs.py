@@ -159,12 +159,17 @@ async def test_the_same_bytes_ten_times_at_once_are_one_photo(photos: Photos) ->
 
 
 async def test_a_bad_photo_fails_at_once_and_hurts_no_other(photos: Photos) -> None:
+    """And it is counted by its code, as the failures of items are."""
     bad, good = await photos.new_photo(cut(PHOTO)), await photos.new_photo(picture("jpeg", 500, 400))
-    async with photos.worker():
+    counted = []
+    async with photos.worker() as worker:
+        worker._tallies.count = lambda *name, by=1: counted.append(name)  # type: ignore[method-assign]
         job = await photos.until_job(bad, "failed")
         await photos.until_job(good, "done")
         await photos.until_queue_empty()
     assert (job["attempt"], job["last_error"]) == (1, "truncated_image")
+    failures = [labels for name, *labels in counted if name == "lingxi_item_failures_total"]
+    assert failures == [["photo:process", "truncated_image"]]
     row = await photos.row(bad)
     assert (row["processing_state"], row["error_code"]) == ("processing_failed", "truncated_image")
     assert (row["visibility"], row["published_at"], row["entity_version"]) == ("unpublished", None, 0)
