@@ -60,6 +60,15 @@ def test_video_beside_ffmpeg() -> None:
 
 
 @pytest.mark.slow
+def test_archive_beside_zip() -> None:
+    """Both archives hold the same files, and ours is made in bounded memory."""
+    need_program("zip", "as the peer of the benchmark")
+    body = run_quick("archive")
+    assert set(body["peers"]) == {"zip -0"}
+    assert 0 < body["lingxi"]["sparse"]["peakMegabytes"] < 200
+
+
+@pytest.mark.slow
 def test_growth() -> None:
     assert run_quick("growth")["ratios"]["lingxi-empty"] > 0
 
