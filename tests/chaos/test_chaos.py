@@ -21,11 +21,7 @@ from tests.support.servers import Servers
 
 pytestmark = pytest.mark.xdist_group("chaos")
 
-QUICK_POINTS = [
-    ("worker", "worker.after_commit"),
-    ("dispatcher", "outbox.after_send"),
-    ("api", "api.before_commit"),
-]
+QUICK_POINTS = [("worker", "worker.after_commit"), ("dispatcher", "outbox.after_send")]
 PATIENCE_SECONDS = 120.0
 TASK = UUID(int=1 << 64)
 
