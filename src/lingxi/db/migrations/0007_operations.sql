@@ -1,2 +1,0 @@
--- Steering by hand: pauses, quotas, retention, planned rounds.
-select 1;
