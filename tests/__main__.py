@@ -1,6 +1,7 @@
 """`./run test`: pytest with this project's defaults; every argument that it does not know goes to pytest.
 
-Two processes unless told otherwise (`-n`), and without the tests marked `slow` unless asked for all (`--all`).
+Three processes unless told otherwise (`-n`): two cores, and tests that mostly wait. Without the tests marked `slow`
+unless asked for all (`--all`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ def arguments(given: list[str]) -> list[str]:
     passed_on = [argument for argument in given if argument != "--all"]
     defaults = ["-p", "tests.support.resume"]
     if not _has(passed_on, "-n", "--numprocesses"):
-        defaults += ["-n", "2", "--dist", "loadgroup"]  # a group shares what is dear to set up
+        defaults += ["-n", "3", "--dist", "loadgroup"]  # a group shares what is dear to set up
     if passed_on != given:
         return [*defaults, *passed_on]
     if "-m" in passed_on:

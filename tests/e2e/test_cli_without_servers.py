@@ -19,7 +19,8 @@ NOWHERE = {"LINGXI_URL": "http://127.0.0.1:9"}
 COMMANDS = [
     *("up", "demo", "api", "worker", "dispatcher", "migrate"),
     *("submit", "watch", "list", "show", "cancel", "retry-failed"),
-    *("check", "conform", "token", "workspace"),
+    *("check", "conform", "token", "workspace", "invariants", "why", "storage", "webhook"),
+    *("album", "publish", "processors", "new-processor", "verify-archive", "archive-keys"),
 ]
 
 

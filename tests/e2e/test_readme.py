@@ -64,6 +64,8 @@ def test_every_command_of_run_is_in_its_help() -> None:
             "show",
             "cancel",
             "retry-failed",
+            "album",
+            "publish",
             "help",
         )
 

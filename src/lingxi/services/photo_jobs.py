@@ -1,7 +1,7 @@
 """The job of a photo's first publication: a row that one worker owns at a time, under a lease of five minutes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -19,7 +19,7 @@ class PhotoClaim:
     photo_id: UUID
     attempt: int
     fence: int
-    age_seconds: float = 0.0
+    age_seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,8 @@ class Supervisor:
             self._children.add(child.pid)
             code = await self._wait(child)
             self._children.discard(child.pid)
-            if code == 0 and self._stop.is_set():
+            # Killed by the SIGTERM itself: it had not begun yet, and holds nothing.
+            if self._stop.is_set() and code in (0, -signal.SIGTERM):
                 return
             if self._stop.is_set():
                 self._clean = False
