@@ -223,9 +223,10 @@ async def cuts_lose_nothing(bench: Bench, check: Check) -> None:
                 last_id = stream.last_id or last_id
         return model, last_id
 
-    _, *left = await asyncio.gather(work(), *(viewer(seed) for seed in range(4)))
+    watching = asyncio.gather(*(viewer(seed) for seed in range(4)))
+    await asyncio.gather(work(), watching)
     await album.publish(2)  # while nobody is connected: what a resume may not skip
-    for seed, (model, last_id) in enumerate(left):
+    for seed, (model, last_id) in enumerate(watching.result()):
         who = guest if seed % 2 else None
         await album.catch_up(last_id, model, who)
         check.equal(model.resets, 0, "the number of resets")
