@@ -45,7 +45,8 @@ parameters = {{ albumId = "{task}" }}
 [[operations]]
 include-operation-id = ["post_media_tasks", "get_media_tasks", "get_media_tasks_taskId_items", "put_objects_name",
     "get_objects_name", "head_objects_name", "get_albums", "get_albums_albumId_photos", "post_albums_albumId_photos",
-    "post_object_links", "post_object_uploads", "get_albums_albumId_duplicates", "post_webhooks", "patch_webhooks_webhookId"]
+    "post_object_links", "post_object_uploads", "get_albums_albumId_duplicates", "post_webhooks", "patch_webhooks_webhookId",
+    "get_webhooks_webhookId_deliveries"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 413, 422]
 """
 
