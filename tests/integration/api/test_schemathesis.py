@@ -19,7 +19,7 @@ from tests.integration.albums.stage import Stage
 from tests.integration.api.harness import QUICK_LIMITS, World, batch, changed, open_api
 
 DOCUMENT = Path(__file__).parents[3] / "openapi" / "openapi.json"
-SECONDS = int(os.environ.get("LINGXI_SCHEMATHESIS_SECONDS", "15"))
+SECONDS = int(os.environ.get("LINGXI_SCHEMATHESIS_SECONDS", "30"))
 
 # What no schema can say: refs are unique in a task, inputs and metadata end at 16 kB, a cursor is one that was
 # given out, an object's name has no controls and no '..', a form holds a file, and a file some bytes,
