@@ -47,7 +47,9 @@ include-operation-id = ["post_media_tasks", "get_media_tasks", "get_media_tasks_
     "get_objects_name", "head_objects_name", "get_albums", "get_albums_albumId_photos", "post_albums_albumId_photos",
     "post_object_links", "post_object_uploads", "get_albums_albumId_duplicates", "post_webhooks", "patch_webhooks_webhookId",
     "get_webhooks_webhookId_deliveries", "post_webhooks_webhookId_replay", "post_objects", "post_albums",
-    "patch_albums_albumId", "post_albums_albumId_shares", "post_session_links", "post_albums_albumId_fingerprint", "post_albums_albumId_reprocess", "get_webhooks", "get_media_tasks_taskId_why"]
+    "patch_albums_albumId", "post_albums_albumId_shares",
+    "post_session_links", "post_albums_albumId_fingerprint", "post_albums_albumId_reprocess",
+    "get_webhooks", "get_media_tasks_taskId_why"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 413, 415, 422]
 """
 
