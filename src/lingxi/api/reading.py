@@ -11,8 +11,8 @@ from fastapi import Path
 from pydantic import BeforeValidator, TypeAdapter, ValidationError, WithJsonSchema
 from starlette.requests import Request
 
-from lingxi.api.json_body import OFF_LOOP_BYTES, parse
-from lingxi.domain.errors import FieldError, NotFound, SchemaError, UnsupportedContent
+from lingxi.api.json_body import OFF_LOOP_BYTES, canonical_digest, parse
+from lingxi.domain.errors import FieldError, LingxiError, NotFound, SchemaError, UnsupportedContent
 from lingxi.domain.ids import parse_uuid, split_item_id
 
 T = TypeVar("T")
@@ -82,6 +82,16 @@ async def read_nothing(request: Request) -> dict[str, Any]:
             "The body: it must be empty, or an empty object.", [FieldError("", "it must be empty")]
         )
     return {}
+
+
+async def nothing_with_key(request: Request) -> tuple[bytes, LingxiError | None]:
+    """As `read_nothing`, for a request with an Idempotency-Key: the digest of its body, and what is wrong with it. That is
+    raised only once the key is looked at, since a key that was used comes before the body.
+    """
+    try:
+        return canonical_digest(await read_nothing(request)), None
+    except SchemaError as error:
+        return canonical_digest([error.detail]), error
 
 
 def validated(adapter: TypeAdapter[T], document: Any) -> T:

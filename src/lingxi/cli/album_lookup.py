@@ -1,4 +1,4 @@
-"""How commands find the album that is meant, and make sure that what cannot be undone is meant too."""
+"""How commands find the album that is meant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lingxi.cli.exits import CommandError, Exit, usage
+from lingxi.cli.exits import usage
 
 if TYPE_CHECKING:
     from lingxi.client import Album, Client
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 AlbumArgument = Annotated[
     str, typer.Argument(metavar="ALBUM", help="The album's name or id.", show_default=False)
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without being asked again.")]
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -36,13 +35,3 @@ async def album_named(client: Client, name: str) -> Album:
     if found is None:
         raise usage(f"No album is named {name}")
     return found
-
-
-def make_sure(yes: bool, question: str) -> None:
-    """Asks on the terminal unless it was said already; the command ends when the answer is no."""
-    try:
-        sure = yes or typer.confirm(question, err=True)
-    except typer.Abort:  # nobody is there to answer
-        sure = False
-    if not sure:
-        raise CommandError("Nothing was done; with --yes it is done without asking", Exit.NOT_SUCCEEDED)

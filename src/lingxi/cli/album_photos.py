@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lingxi.cli.album_lookup import AlbumArgument, YesOption, album_named, make_sure
+from lingxi.cli.album_lookup import AlbumArgument, album_named
+from lingxi.cli.answers import YesOption, make_sure
 from lingxi.cli.exits import usage
 from lingxi.cli.options import (
     DEFAULT_DATA_DIR,

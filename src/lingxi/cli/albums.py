@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lingxi.cli import album_photos
-from lingxi.cli.album_lookup import AlbumArgument, YesOption, album_named, make_sure
+from lingxi.cli.album_lookup import AlbumArgument, album_named
+from lingxi.cli.answers import YesOption, duration_seconds, make_sure
 from lingxi.cli.exits import usage
 from lingxi.cli.options import (
     DEFAULT_DATA_DIR,
@@ -23,8 +23,6 @@ from lingxi.cli.tasks import with_client
 
 if TYPE_CHECKING:
     from lingxi.client import Album, Client, Photo
-
-_UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def register(app: typer.Typer) -> None:
@@ -223,9 +221,9 @@ def revoke(
 def _lifetime(text: str | None) -> int | None:
     if text is None:
         return None
-    if (found := re.fullmatch(r"(\d{1,6})([mhdw])", text.strip())) is None:
+    if (seconds := duration_seconds(text.strip(), "mhdw")) is None:
         raise usage("--expires is a number with m, h, d or w, as 12h or 7d")
-    return int(found[1]) * _UNITS[found[2]]
+    return seconds
 
 
 def _until(expires_at: str | None) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lingxi.cli.album_lookup import YesOption, make_sure
+from lingxi.cli.answers import YesOption, duration_seconds, make_sure
 from lingxi.cli.exits import usage
 from lingxi.cli.options import (
     DEFAULT_DATA_DIR,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from lingxi.client import Client
 
 EVENTS = ("photo.published", "photo.updated", "photo.removed", "task.ended")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_UNITS = "smhd"
 
 WebhookArgument = Annotated[
     str, typer.Argument(metavar="WEBHOOK", help="The endpoint's id, as `webhook list` shows it.")
@@ -278,14 +277,13 @@ def _row(delivery: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _seconds(text: str, option: str) -> int:
-    found = re.fullmatch(r"(\d{1,6})([smhd])", text)
-    if found is None:
+    if (seconds := duration_seconds(text, _UNITS)) is None:
         raise usage(f"{option} is a time like 30m, 24h or 7d")
-    return int(found[1]) * _UNITS[found[2]]
+    return seconds
 
 
 def _moment(text: str) -> str:
     """A time as the API takes it; `24h` is so long ago."""
-    if re.fullmatch(r"\d{1,6}[smhd]", text):
-        return (datetime.now(UTC) - timedelta(seconds=_seconds(text, "--since"))).isoformat()
+    if (seconds := duration_seconds(text, _UNITS)) is not None:
+        return (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
     return text

@@ -31,6 +31,8 @@ class ProcessorBug(Exception):
 class ProcessorChild(Child):
     """One process, and how many items it has run."""
 
+    message_bytes = MESSAGE_BYTES
+
     def __init__(self, limits: ChildLimits, environment: Mapping[str, str]) -> None:
         super().__init__("lingxi.processors.child", limits, environment)
         self.items = 0
@@ -45,15 +47,6 @@ class ProcessorChild(Child):
             self._socket.send(json.dumps(said).encode())
         except OSError:
             pass
-
-    async def _receive(self) -> bytes:
-        try:
-            message = await asyncio.get_running_loop().sock_recv(self._socket, MESSAGE_BYTES)
-        except OSError as error:
-            raise ChildDiedError from error
-        if not message:
-            raise ChildDiedError
-        return message
 
 
 class Isolated:

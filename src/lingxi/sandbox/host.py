@@ -34,6 +34,8 @@ class ChildLimits:
 class Child:
     """One process of `python -m module`, and our end of its socket."""
 
+    message_bytes = MESSAGE_BYTES  # the most that it may say at once
+
     def __init__(self, module: str, limits: ChildLimits, environment: Mapping[str, str]) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
@@ -81,7 +83,7 @@ class Child:
 
     async def _receive(self) -> bytes:
         try:
-            message = await asyncio.get_running_loop().sock_recv(self._socket, MESSAGE_BYTES)
+            message = await asyncio.get_running_loop().sock_recv(self._socket, self.message_bytes)
         except OSError as error:
             raise ChildDiedError from error
         if not message:

@@ -23,7 +23,7 @@ from lingxi.api.deps import deps_of
 from lingxi.api.documented import documented
 from lingxi.api.json_body import canonical_digest
 from lingxi.api.paging import DEFAULT_LIMIT, Cursors, CursorText, Limit
-from lingxi.api.reading import read_json, read_nothing, refuse_unknown_query, validated
+from lingxi.api.reading import nothing_with_key, read_json, refuse_unknown_query, validated
 from lingxi.api.signing import Signer
 from lingxi.db.session import Connection
 from lingxi.domain.errors import Conflict, LingxiError, SchemaError
@@ -204,19 +204,13 @@ async def delete(request: Request, caller: Editor, album_id: AlbumIdText) -> Res
 async def reprocess(request: Request, caller: Editor, album_id: AlbumIdText) -> Response:
     found = await own_album(request, caller, album_id)
     key = idempotency_key(request)
-    refusal: LingxiError | None = None
-    document: dict[str, Any] = {}
-    try:
-        document = await read_nothing(request)
-    except SchemaError as error:
-        refusal = error
+    digest, refusal = await nothing_with_key(request)
 
     async def work(connection: Connection) -> Done:
         tasks = await request_reprocess(connection, caller.workspace_id, found.id)
         answer = {"tasks": [task_to_wire(task) for task in tasks]}
         return Done(202, orjson.dumps(answer), f"album:{found.id}")
 
-    digest = canonical_digest(document if refusal is None else [refusal.detail])
     return await audited_change(
         request, caller, "album.reprocess", found.id, work, key=key, digest=digest, refusal=refusal
     )

@@ -24,9 +24,9 @@ from lingxi.api.paging import DEFAULT_LIMIT, Cursors, CursorText, Limit
 from lingxi.api.reading import (
     Moment,
     TaskIdText,
+    nothing_with_key,
     off_loop,
     read_body,
-    read_nothing,
     refuse_unknown_query,
     task_id_of,
 )
@@ -238,13 +238,7 @@ async def _steer(
 ) -> Response:
     task = await _existing(deps_of(request), caller, text)
     key = idempotency_key(request)
-    refusal: LingxiError | None = None
-    document: dict[str, Any] = {}
-    try:
-        document = await read_nothing(request)
-    except SchemaError as error:
-        refusal = error
-    digest = canonical_digest(document if refusal is None else [refusal.detail])
+    digest, refusal = await nothing_with_key(request)
     return await _run(
         request, caller, verb, key, digest, lambda connection: work(connection, task.id), refusal=refusal
     )
