@@ -103,7 +103,9 @@ def obey(context: SyncContext, given: Order) -> dict[str, Any] | None:
         case "notice":
             _until_stopped(context)
             return {"reason": context.stop_reason}
-        case "hang":
+        case (
+            "hang"
+        ):  # what the test is about: only a kill ends it (`test_the_end_of_its_time_kills_the_child`)
             time.sleep(3600)
     return None
 

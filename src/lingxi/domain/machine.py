@@ -1,7 +1,7 @@
 """The state machine of an item: one table, and a pure model of a task that applies it.
 
-`db/migrations/0001_spine.sql` does the same with guarded statements that take arrays; a property test runs both side by
-side (`tests/integration/test_state_machine.py`), and ARCHITECTURE.md draws the table.
+`db/migrations/0001_spine.sql` (`claim_items`: `0004_processors.sql`) does the same with guarded statements that take arrays; a
+property test runs both side by side (`tests/integration/test_state_machine.py`), and ARCHITECTURE.md draws the table.
 """
 
 from dataclasses import dataclass, field
