@@ -115,6 +115,22 @@ async def test_cancel_and_retry_replay(editor: httpx.AsyncClient, pool: Any) -> 
     assert (await row_counts(pool))["audit_log"] == before["audit_log"] + 1
 
 
+async def test_a_used_key_comes_before_a_body_that_should_be_empty(
+    editor: httpx.AsyncClient, pool: Any
+) -> None:
+    task = (await editor.post("media-tasks", json=batch(3))).json()
+    path = f"media-tasks/{task['id']}/cancel"
+    refused = await editor.post(path, json={"why": "rain"}, headers=KEY)
+    assert (refused.status_code, refused.json()["code"]) == (422, 40001)
+    assert (
+        await editor.post(path, headers=KEY)
+    ).status_code == 200  # what was refused does not use up the key
+    before = await row_counts(pool)
+    reused = await editor.post(path, json={"why": "rain"}, headers=KEY)
+    assert (reused.status_code, reused.json()["code"]) == (409, 40902)
+    assert await row_counts(pool) == before
+
+
 async def test_two_retries_at_once_with_one_key_make_one_round(editor: httpx.AsyncClient, pool: Any) -> None:
     task = (await editor.post("media-tasks", json=batch(4))).json()
     await _fail_all(pool, task["id"])
