@@ -95,7 +95,7 @@ class Settings(BaseSettings):
     )
     lingxi_secret_key: str = Field(
         "",
-        description="Signs stream tokens, routes and cursors; ≥ 32 characters, the same on every API process. Two, comma-separated, while rotating: the first signs. Empty: made once and kept in LINGXI_DATA_DIR.",
+        description="Signs stream tokens, links, cursors and archives' receipts; ≥ 32 characters, the same on every API and worker process. Two, comma-separated, while rotating: the first signs. Empty: made once and kept in LINGXI_DATA_DIR.",
     )
     lingxi_host: str = Field("127.0.0.1", description="Address that the API listens on.")
     lingxi_port: int = Field(3000, ge=0, le=65535, description="Port of the API; 0 takes a free one.")
