@@ -13,7 +13,8 @@ import asyncpg
 import pytest
 from alembic.script import ScriptDirectory
 
-from lingxi.db.migrate import _config, current_revision, head_revision, migrate
+from lingxi.db.migrate import _config, current_revision, migrate
+from lingxi.db.revision import head_revision
 from lingxi.domain.ids import new_task_id
 from tests.support.servers import ROOT
 
@@ -39,6 +40,10 @@ async def shape(url: str) -> list[tuple[Any, ...]]:
     finally:
         await connection.close()
     return [tuple(row) for row in rows]
+
+
+def test_the_newest_step_by_name_is_the_one_by_order() -> None:
+    assert head_revision() == REVISIONS[-1]
 
 
 async def test_from_empty(empty_database_url: str) -> None:

@@ -153,7 +153,8 @@ def _of_report(report: PostgresReport) -> list[Finding]:
 
 
 async def _migrations(database_url: str, *, may_create: bool) -> Finding:
-    from lingxi.db.migrate import current_revision, head_revision
+    from lingxi.db.migrate import current_revision
+    from lingxi.db.revision import head_revision
 
     current, head = await current_revision(database_url), head_revision()
     if current == head:

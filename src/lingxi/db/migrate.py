@@ -11,7 +11,6 @@ from typing import cast
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, make_url, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
@@ -57,11 +56,6 @@ def _upgrade(connection: Connection, revision: str) -> tuple[str | None, str | N
     before = MigrationContext.configure(connection).get_current_revision()
     command.upgrade(config, revision)
     return before, MigrationContext.configure(connection).get_current_revision()
-
-
-def head_revision() -> str:
-    """The newest revision that this version of Lingxi knows."""
-    return cast(str, ScriptDirectory.from_config(_config()).get_current_head())
 
 
 async def current_revision(dsn: str) -> str | None:

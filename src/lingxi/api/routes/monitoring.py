@@ -3,8 +3,6 @@
 `METRICS_BIND` moves queue health and metrics to a port of their own.
 """
 
-from functools import cache
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,7 +16,7 @@ from lingxi.api.monitor import QueueMonitor, within
 from lingxi.api.stream_metrics import stream_gauges
 from lingxi.broker.client import ping
 from lingxi.broker.errors import BrokerError
-from lingxi.db.migrate import head_revision
+from lingxi.db.revision import head_revision
 from lingxi.domain.errors import PostgresUnavailable
 from lingxi.observability.metrics import COLLECT_SECONDS, CONTENT_TYPE, Collector, Gauge, render
 from lingxi.services.read_health import read_revision
@@ -26,7 +24,6 @@ from lingxi.services.read_health import read_revision
 probes = APIRouter(prefix="/api/v1", tags=["Health"])
 queues = APIRouter(prefix="/api/v1", tags=["Health"])
 
-_head_revision = cache(head_revision)  # reads the migrations' files
 _MIGRATION_PENDING = PostgresUnavailable("The database has a migration pending: run `lingxi migrate`.")
 
 
@@ -60,7 +57,7 @@ async def ready(request: Request) -> Response:
         async with deps.pool.acquire(timeout=COLLECT_SECONDS) as connection:
             return await read_revision(connection)
 
-    if await within(revision, COLLECT_SECONDS) != _head_revision():
+    if await within(revision, COLLECT_SECONDS) != head_revision():
         raise _MIGRATION_PENDING
     redis = "up"
     try:
