@@ -1,6 +1,7 @@
 """Plants one bug after another in a copy of the tree, and runs the tests that ought to notice: `./run mutate`.
 
-Exits 0 only when each bug was noticed. The same tests have to pass without any bug first.
+Exits 0 only when each bug was noticed. The same tests have to pass without any bug first. What was found out is kept
+below `.lingxi` under a digest of all code and tests, so a run that was broken off goes on where it was (`--resume`).
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from queue import SimpleQueue
 
 from scripts import rules
 from tests.mutation.mutants import MUTANTS, Mutant
+from tests.support.resume import digest_of_tree
 
 ROOT = rules.ROOT
 COPIES = ROOT / ".lingxi" / "mutate"
+KEPT = ROOT / ".lingxi" / "mutated"
 TIME_LIMIT_SECONDS = 900
+SOUND = "without any bug"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +45,22 @@ def main(arguments: Sequence[str]) -> int:
         for mutant in chosen:
             print(f"{mutant.area:14} {mutant.name:60} {mutant.path}")
         return 0
+    kept = _Kept(options.resume)
     copies: SimpleQueue[Path] = SimpleQueue()
     for number in range(options.jobs):
         copies.put(_copy(COPIES / str(number)))
     try:
         tests = sorted({test for mutant in chosen for test in mutant.tests})
-        print(f"without any bug: {len(tests)} groups of tests", flush=True)
-        sound = _run(COPIES / "0", tests, stop_at_once=False)
-        if sound.returncode != 0 or " passed" not in sound.stdout:
-            print(sound.stdout[-6000:], sound.stderr[-2000:])
-            print("The tests fail without any bug: nothing can be said.")
-            return 1
+        if not kept.noticed(f"{SOUND}: {tests}"):
+            print(f"{SOUND}: {len(tests)} groups of tests", flush=True)
+            sound = _run(COPIES / "0", tests, stop_at_once=False)
+            if sound.returncode != 0 or " passed" not in sound.stdout:
+                print(sound.stdout[-6000:], sound.stderr[-2000:])
+                print("The tests fail without any bug: nothing can be said.")
+                return 1
+            kept.keep(f"{SOUND}: {tests}")
         with ThreadPoolExecutor(options.jobs) as pool:
-            verdicts = list(pool.map(lambda mutant: _judge(mutant, copies), chosen))
+            verdicts = list(pool.map(lambda mutant: _judge(mutant, copies, kept), chosen))
     finally:
         shutil.rmtree(COPIES, ignore_errors=True)
     survivors = [verdict.mutant.name for verdict in verdicts if not verdict.noticed]
@@ -69,6 +76,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", help="only these")
     parser.add_argument("--jobs", type=int, default=2, help="copies of the tree that are tested at once")
+    parser.add_argument(
+        "--resume", action="store_true", help="leave out what was noticed on the code as it is"
+    )
     parser.add_argument("--list", action="store_true", help="only list them")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args(arguments)
@@ -83,7 +93,25 @@ def _copy(folder: Path) -> Path:
     return folder
 
 
-def _judge(mutant: Mutant, copies: SimpleQueue[Path]) -> Verdict:
+class _Kept:
+    """What was noticed before on the code exactly as it is now."""
+
+    def __init__(self, resume: bool) -> None:
+        self._path = KEPT / digest_of_tree()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._known = set(self._path.read_text().splitlines()) if resume and self._path.exists() else set()
+
+    def noticed(self, name: str) -> bool:
+        return name in self._known
+
+    def keep(self, name: str) -> None:
+        with open(self._path, "a") as kept:
+            kept.write(name + "\n")
+
+
+def _judge(mutant: Mutant, copies: SimpleQueue[Path], kept: _Kept) -> Verdict:
+    if kept.noticed(mutant.name):
+        return Verdict(mutant, True, 0.0, "before")
     folder, began = copies.get(), time.monotonic()
     path = folder / mutant.path
     sound = path.read_text("utf-8")
@@ -102,6 +130,8 @@ def _judge(mutant: Mutant, copies: SimpleQueue[Path]) -> Verdict:
     finally:
         path.write_text(sound, "utf-8")
         copies.put(folder)
+    if verdict.noticed:
+        kept.keep(mutant.name)
     mark = "noticed " if verdict.noticed else "SURVIVED"
     print(f"{mark} {mutant.area}: {mutant.name} ({verdict.seconds:.0f} s) {verdict.by}", flush=True)
     return verdict

@@ -67,10 +67,11 @@ class _LeaveOut:
 
 
 def _record() -> Path:
-    return DATA / "passed" / f"{flavour()}-{_digest()}"
+    return DATA / "passed" / f"{flavour()}-{digest_of_tree()}"
 
 
-def _digest() -> str:
+def digest_of_tree() -> str:
+    """16 hex digits that change with all code, tests and locks."""
     digest = hashlib.sha256()
     for path in _watched_files():
         digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
