@@ -131,12 +131,13 @@ async def begin(request: Request, caller: Editor) -> Response:
     ),
 )
 async def confirm(request: Request, caller: Editor, upload_id: UploadIdText) -> Response:
-    refuse_unknown_query(request, ())
-    await read_nothing(request)
     deps = deps_of(request)
     async with deps.pool.acquire(timeout=5) as connection:
         upload = await get_direct_upload(connection, caller.workspace_id, id_of(upload_id))
-        if upload.confirmed_at is not None:
+    refuse_unknown_query(request, ())
+    await read_nothing(request)
+    if upload.confirmed_at is not None:
+        async with deps.pool.acquire(timeout=5) as connection:
             return await _as_it_was(connection, upload)
     if upload.album_id is None:
         answer = await _confirm_object(request, caller, upload)
