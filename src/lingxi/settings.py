@@ -103,6 +103,10 @@ class Settings(BaseSettings):
         "",
         description="Host names that requests may carry besides the address listened on and loopback, comma-separated; `*` allows any.",
     )
+    lingxi_trusted_proxies: str = Field(
+        "127.0.0.1, ::1",
+        description="Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, comma-separated; keep all others from reaching the API's port.",
+    )
     metrics_bind: str = Field(
         "",
         description="`address:port` that serves /metrics and /health instead of the API's own port. Empty: the API's port.",
@@ -265,7 +269,7 @@ class Settings(BaseSettings):
             raise ValueError("must be http://host[:port] or https://host[:port], without a path")
         return value.rstrip("/")
 
-    @field_validator("webhook_allowed_networks")
+    @field_validator("webhook_allowed_networks", "lingxi_trusted_proxies")
     @classmethod
     def _networks(cls, value: str) -> str:
         networks_named(value)
@@ -357,6 +361,11 @@ class Settings(BaseSettings):
     def webhook_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
         """WEBHOOK_ALLOWED_NETWORKS as networks."""
         return networks_named(self.webhook_allowed_networks)
+
+    @property
+    def trusted_proxies(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """LINGXI_TRUSTED_PROXIES as networks."""
+        return networks_named(self.lingxi_trusted_proxies)
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:

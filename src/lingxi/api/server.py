@@ -7,7 +7,7 @@ complete within HEAD_SECONDS and HEAD_BYTES; what is no HTTP gets a problem, too
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -23,9 +23,7 @@ HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 10.0
 KEEP_ALIVE_SECONDS = 65  # longer than a usual proxy's minute, so that the proxy is the one to close
 _BACKLOG = 2048
-_TRUSTED_PROXIES = (
-    "127.0.0.1,::1"  # may say that the client came by https; given, so that no environment is read
-)
+_TRUSTED_PROXIES = ("127.0.0.1", "::1")
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -111,8 +109,13 @@ class ApiServer(uvicorn.Server):
         yield
 
 
-def create_server(app: ASGIApp, *, grace_seconds: float = 10.0) -> ApiServer:
-    """A server for `app`; running requests get `grace_seconds` when it ends."""
+def create_server(
+    app: ASGIApp, *, grace_seconds: float = 10.0, trusted_proxies: Sequence[str] = _TRUSTED_PROXIES
+) -> ApiServer:
+    """A server for `app`; running requests get `grace_seconds` when it ends.
+
+    Only `trusted_proxies` (addresses or networks) may say whom they speak for, and that the client came by https.
+    """
     config = uvicorn.Config(
         app,
         http=GuardedProtocol,
@@ -122,7 +125,7 @@ def create_server(app: ASGIApp, *, grace_seconds: float = 10.0) -> ApiServer:
         log_level="error",
         access_log=False,
         server_header=False,
-        forwarded_allow_ips=_TRUSTED_PROXIES,
+        forwarded_allow_ips=list(trusted_proxies),
         backlog=_BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(grace_seconds)),

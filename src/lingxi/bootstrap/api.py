@@ -67,7 +67,9 @@ async def _serve_api(settings: Settings, stop: asyncio.Event) -> None:
         deps = await _api_deps(settings, stack)
         app = create_app(deps)
         app.router.routes.extend(pages_routes(pages_deps(deps)))
-        servers = [(create_server(app, grace_seconds=settings.grace_seconds), sockets)]
+        proxies = [str(network) for network in settings.trusted_proxies]
+        server = create_server(app, grace_seconds=settings.grace_seconds, trusted_proxies=proxies)
+        servers = [(server, sockets)]
         if settings.metrics_bind:
             host, _, port = settings.metrics_bind.rpartition(":")
             monitoring = create_server(create_monitoring_app(deps), grace_seconds=1)

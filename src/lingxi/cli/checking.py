@@ -154,11 +154,13 @@ def _of_report(report: PostgresReport) -> list[Finding]:
 
 async def _migrations(database_url: str, *, may_create: bool) -> Finding:
     from lingxi.db.migrate import current_revision
-    from lingxi.db.revision import head_revision
+    from lingxi.db.revision import head_revision, is_current
 
     current, head = await current_revision(database_url), head_revision()
     if current == head:
         return Finding("schema", "ok", f"at {head}, which is this version's")
+    if is_current(current):
+        return Finding("schema", "note", f"at {current}, later than this version's {head}: it works on it")
     rights = "" if may_create else " (its role needs CREATE on the schema for that)"
     text = f"at {current or 'nothing (never migrated)'}, but this version needs {head}"
     return Finding("schema", "problem", text, f"Run `lingxi migrate`{rights}.")

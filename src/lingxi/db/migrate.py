@@ -8,12 +8,15 @@ from importlib import resources
 from pathlib import Path
 from typing import cast
 
+import asyncpg
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
+
+from lingxi.db.revision import head_revision
 
 _LOCK = 0x11A671  # any number that only we take
 
@@ -32,15 +35,17 @@ def _folder() -> Path:
 
 
 def _engine(dsn: str) -> AsyncEngine:
-    url = make_url(dsn).set(drivername="postgresql+asyncpg")
-    query = dict(url.query)
-    if mode := query.pop("sslmode", None):  # libpq's word; asyncpg's dialect calls it ssl
-        query["ssl"] = mode
-    return create_async_engine(url.set(query=query), poolclass=NullPool)
+    async def connect() -> asyncpg.Connection:  # the driver reads the URL, as everywhere: sslmode, sslrootcert …
+        return await asyncpg.connect(dsn)
+
+    return create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
 
 
 async def migrate(dsn: str, revision: str = HEAD) -> tuple[str | None, str | None]:
-    """Bring the database to `revision`; answers the revisions before and after. All in one transaction."""
+    """Bring the database to `revision`; answers the revisions before and after. All in one transaction.
+
+    A database that a later version has migrated is left as it is (see `revision.is_current`).
+    """
     engine = _engine(dsn)
     try:
         async with engine.begin() as connection:
@@ -54,6 +59,8 @@ def _upgrade(connection: Connection, revision: str) -> tuple[str | None, str | N
     config = _config()
     config.attributes["connection"] = connection
     before = MigrationContext.configure(connection).get_current_revision()
+    if before is not None and before > head_revision():
+        return before, before
     command.upgrade(config, revision)
     return before, MigrationContext.configure(connection).get_current_revision()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from lingxi.db.migrate import migrate
 from tests.integration.api.harness import COMMAND_SECONDS, Api, batch, make_world, open_api, row_counts
 from tests.support.servers import OwnServer
 from tests.support.waiting import wait_until
@@ -146,3 +147,13 @@ async def test_a_database_that_is_not_migrated_is_not_ready(
         answer = await nobody.get("health/ready")
         assert answer.status_code == 503
         assert "migrat" in answer.json()["detail"]
+
+
+async def test_a_database_that_a_later_version_migrated_is_ready(
+    database_url: str, pool: asyncpg.Pool[asyncpg.Record], redis_url: str, tmp_path: Path
+) -> None:
+    """During an upgrade the old version's processes go on; after going back, too."""
+    await pool.execute("update alembic_version set version_num = '9999_of_a_later_version'")
+    async with open_api(database_url, redis_url, tmp_path) as api, api.client() as nobody:
+        assert (await nobody.get("health/ready")).status_code == 200
+    assert await migrate(database_url) == ("9999_of_a_later_version", "9999_of_a_later_version")

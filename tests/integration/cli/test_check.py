@@ -94,3 +94,12 @@ def test_a_setting_that_is_wrong(name: str, value: str, tmp_path: Path) -> None:
     found = check(tmp_path, 1, **{name: value})
     assert name in found["settings"]["text"] or value in found["settings"]["text"]
     assert found["settings"]["mend"]
+
+
+async def test_a_database_of_a_later_version_is_in_order(
+    pool: asyncpg.Pool[asyncpg.Record], database_url: str, redis_url: str, tmp_path: Path
+) -> None:
+    await pool.execute("update alembic_version set version_num = '9999_of_a_later_version'")
+    found = check(tmp_path, 0, DATABASE_URL=database_url, REDIS_URL=redis_url)
+    assert found["schema"]["level"] == "note"
+    assert "9999_of_a_later_version" in found["schema"]["text"]

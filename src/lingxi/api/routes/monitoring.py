@@ -16,7 +16,7 @@ from lingxi.api.monitor import QueueMonitor, within
 from lingxi.api.stream_metrics import stream_gauges
 from lingxi.broker.client import ping
 from lingxi.broker.errors import BrokerError
-from lingxi.db.revision import head_revision
+from lingxi.db.revision import is_current
 from lingxi.domain.errors import PostgresUnavailable
 from lingxi.observability.metrics import COLLECT_SECONDS, CONTENT_TYPE, Collector, Gauge, render
 from lingxi.services.read_health import read_revision
@@ -57,7 +57,7 @@ async def ready(request: Request) -> Response:
         async with deps.pool.acquire(timeout=COLLECT_SECONDS) as connection:
             return await read_revision(connection)
 
-    if await within(revision, COLLECT_SECONDS) != head_revision():
+    if not is_current(await within(revision, COLLECT_SECONDS)):
         raise _MIGRATION_PENDING
     redis = "up"
     try:
