@@ -15,7 +15,7 @@ ROOT = rules.ROOT
 LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-build.lock")
 
 LONG_MODULES: dict[str, int] = {
-    "src/lingxi/settings.py": 420,  # most of it is one list: a setting, its description, its default
+    "src/lingxi/settings.py": 560,  # most of it is one list: a setting, its description, its default
 }
 """Modules that may be longer than the rest, each with a comment that says why."""
 
