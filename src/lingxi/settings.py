@@ -53,7 +53,11 @@ class Settings(BaseSettings):
 
     database_url: str = Field(
         "",
-        description="PostgreSQL ≥ 15, `postgresql://…`. Empty: the embedded server in LINGXI_DATA_DIR (`lingxi up`).",
+        description="PostgreSQL ≥ 15, `postgresql://…`; by way of PgBouncer in transaction mode with `?pgbouncer=true` at its end. Empty: the embedded server in LINGXI_DATA_DIR (`lingxi up`).",
+    )
+    database_direct_url: str = Field(
+        "",
+        description="PostgreSQL's own address, for migrations, where DATABASE_URL leads to PgBouncer. Empty: DATABASE_URL.",
     )
     redis_url: str = Field(
         "", description="Redis ≥ 7.0 or Valkey ≥ 8, `redis://` or `rediss://`. Empty: the embedded server."
@@ -241,7 +245,7 @@ class Settings(BaseSettings):
         description="Only with LINGXI_TESTING: folder of the files that tell that a failpoint was reached.",
     )
 
-    @field_validator("database_url")
+    @field_validator("database_url", "database_direct_url")
     @classmethod
     def _postgres(cls, value: str) -> str:
         if value and not value.startswith(("postgresql://", "postgres://")):
@@ -318,6 +322,11 @@ class Settings(BaseSettings):
         return tuple(filter(None, (module.strip() for module in self.lingxi_processors.split(","))))
 
     @property
+    @property
+    def migration_url(self) -> str:
+        """Where the schema is looked at and changed."""
+        return self.database_direct_url or self.database_url
+
     def groups(self) -> dict[str, tuple[str, ...]]:
         """All queue groups with their queues. Users' processors are imported for it; SettingsError when one is wrong."""
         from lingxi.processors.finding import ProcessorsError, find_processors, groups_with

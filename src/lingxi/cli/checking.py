@@ -124,7 +124,7 @@ async def _postgres(settings: Settings) -> AsyncIterator[Finding]:
     for finding in _of_report(report):
         yield finding
     yield _clock("PostgreSQL", apart)
-    yield await _migrations(settings.database_url, may_create=report.may_create)
+    yield await _migrations(settings.migration_url, may_create=report.may_create)
 
 
 def _of_report(report: PostgresReport) -> list[Finding]:
@@ -153,10 +153,13 @@ def _of_report(report: PostgresReport) -> list[Finding]:
 
 
 async def _migrations(database_url: str, *, may_create: bool) -> Finding:
-    from lingxi.db.migrate import current_revision
+    from lingxi.db.migrate import NeedsDirectAddress, current_revision
     from lingxi.db.revision import head_revision, is_current
 
-    current, head = await current_revision(database_url), head_revision()
+    try:
+        current, head = await current_revision(database_url), head_revision()
+    except NeedsDirectAddress as error:
+        return Finding("schema", "problem", str(error), "")
     if current == head:
         return Finding("schema", "ok", f"at {head}, which is this version's")
     if is_current(current):

@@ -128,10 +128,14 @@ def dispatcher(data_dir: DataDirOption = DEFAULT_DATA_DIR) -> None:
 
 def migrate(data_dir: DataDirOption = DEFAULT_DATA_DIR, as_json: JsonOption = False) -> None:
     """Bring the database to this version's schema. May run many times at once."""
+    from lingxi.db.migrate import NeedsDirectAddress
     from lingxi.db.migrate import migrate as migrate_database
 
     settings = running.settings_beside(data_dir)
-    before, after = asyncio.run(migrate_database(settings.database_url))
+    try:
+        before, after = asyncio.run(migrate_database(settings.migration_url))
+    except NeedsDirectAddress as error:
+        raise CommandError(str(error), Exit.NOT_POSSIBLE_HERE) from None
     output = Output(as_json)
     output.say(f"already at {after}" if before == after else f"migrated from {before or 'empty'} to {after}")
     output.result({"before": before, "after": after})

@@ -142,9 +142,12 @@ class Stack:
 
     async def _prepare_database(self) -> None:
         from lingxi.cli.access import ensure_default_token
-        from lingxi.db.migrate import migrate
+        from lingxi.db.migrate import NeedsDirectAddress, migrate
 
-        before, after = await migrate(self.database_url)
+        try:
+            before, after = await migrate(self._settings.database_direct_url or self.database_url)
+        except NeedsDirectAddress as error:
+            raise not_possible(str(error)) from None
         if before != after:
             self._say(f"migrated the database to {after}")
         self.token = await ensure_default_token(self.database_url, WORKSPACE, self.data_dir / "token")

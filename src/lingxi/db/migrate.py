@@ -16,6 +16,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from lingxi.db.pooler import split_dsn
 from lingxi.db.revision import head_revision
 
 _LOCK = 0x11A671  # any number that only we take
@@ -34,9 +35,21 @@ def _folder() -> Path:
     return cast(Path, resources.files("lingxi.db") / "migrations")
 
 
+class NeedsDirectAddress(Exception):
+    """The address leads to a pooler in transaction mode; the message says what to set."""
+
+
 def _engine(dsn: str) -> AsyncEngine:
-    async def connect() -> asyncpg.Connection:  # the driver reads the URL, as everywhere: sslmode, sslrootcert …
-        return await asyncpg.connect(dsn)
+    address, through_pooler = split_dsn(dsn)
+    if through_pooler:  # prepared statements of ours would stay behind in connections of others
+        raise NeedsDirectAddress(
+            "DATABASE_URL leads to a pooler (pgbouncer=true), which the schema cannot be looked at through: "
+            "set DATABASE_DIRECT_URL to PostgreSQL's own address."
+        )
+
+    # The driver reads the URL, as everywhere: sslmode, sslrootcert …
+    async def connect() -> asyncpg.Connection:
+        return await asyncpg.connect(address)
 
     return create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
 

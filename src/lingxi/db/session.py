@@ -11,6 +11,8 @@ from typing import Any
 
 import asyncpg
 
+from lingxi.db.pooler import connection_class, split_dsn
+
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 Pool = asyncpg.Pool
 Record = asyncpg.Record
@@ -75,9 +77,7 @@ async def connect(
     dsn: str, *, name: str, hot: bool = False, timeout_seconds: float = 10.0
 ) -> asyncpg.Connection:
     """One connection outside any pool; `name` shows in pg_stat_activity."""
-    return await asyncpg.connect(
-        dsn, server_settings=_settings(name, hot), timeout=timeout_seconds, command_timeout=60
-    )
+    return await asyncpg.connect(**_options(dsn, name, hot), timeout=timeout_seconds, command_timeout=60)
 
 
 async def create_pool(
@@ -94,10 +94,9 @@ async def create_pool(
     A statement that takes longer than `command_timeout_seconds` ends with TimeoutError: the server hangs.
     """
     pool = asyncpg.create_pool(
-        dsn,
+        **_options(dsn, name, hot),
         min_size=min_size,
         max_size=max_size,
-        server_settings=_settings(name, hot),
         timeout=10,
         command_timeout=command_timeout_seconds,
         reset=_nothing_to_reset,
@@ -117,5 +116,16 @@ async def transaction(pool: Pool, *, acquire_timeout_seconds: float = 5.0) -> As
         yield connection
 
 
-def _settings(name: str, hot: bool) -> dict[str, Any]:
-    return {"application_name": name, "timezone": "UTC", **(HOT_SETTINGS if hot else {})}
+def _options(dsn: str, name: str, hot: bool) -> dict[str, Any]:
+    """What both ways to connect are given. A pooler in transaction mode takes few settings of a session."""
+    address, through_pooler = split_dsn(dsn)
+    known = {"application_name": name, "timezone": "UTC"}
+    hot_settings = HOT_SETTINGS if hot else {}
+    if not through_pooler:
+        return {"dsn": address, "server_settings": {**known, **hot_settings}}
+    return {
+        "dsn": address,
+        "server_settings": known,
+        "statement_cache_size": 0,
+        "connection_class": connection_class(hot_settings),
+    }
