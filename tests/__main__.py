@@ -14,9 +14,9 @@ import pytest
 def arguments(given: list[str]) -> list[str]:
     """pytest's arguments for ours."""
     passed_on = [argument for argument in given if argument != "--all"]
-    defaults = ["-p", "tests.support.resume"]
+    defaults = ["-p", "tests.support.resume", "-p", "tests.support.schedule"]
     if not _has(passed_on, "-n", "--numprocesses"):
-        defaults += ["-n", "3", "--dist", "loadgroup"]  # a group shares what is dear to set up
+        defaults += ["-n", "3"]
     if passed_on != given:
         return [*defaults, *passed_on]
     if "-m" in passed_on:

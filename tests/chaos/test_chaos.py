@@ -19,8 +19,6 @@ from tests.chaos.verdict import Verdict, judge_ledger
 from tests.chaos.watchers import View
 from tests.support.servers import Servers
 
-pytestmark = pytest.mark.xdist_group("chaos")
-
 QUICK_POINTS = [("worker", "worker.after_commit"), ("dispatcher", "outbox.after_send")]
 PATIENCE_SECONDS = 120.0
 TASK = UUID(int=1 << 64)

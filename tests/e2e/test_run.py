@@ -12,8 +12,6 @@ import pytest
 
 from tests.support.servers import ROOT
 
-pytestmark = pytest.mark.xdist_group("run")
-
 
 def locked(*packages: str) -> str:
     """A small lock of real entries."""

@@ -12,8 +12,6 @@ import pytest
 
 from tests.support.servers import ROOT
 
-pytestmark = pytest.mark.xdist_group("wheel")
-
 PACKAGE = ROOT / "src" / "lingxi"
 
 

@@ -1,4 +1,4 @@
-"""One running Lingxi and one Chromium for all tests of pages; they stay on one test process (`xdist_group`)."""
+"""One running Lingxi and one Chromium for all tests of pages; they stay on one test process (`tests/support/schedule.py`)."""
 
 from __future__ import annotations
 

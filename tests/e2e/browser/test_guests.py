@@ -13,7 +13,7 @@ from playwright.async_api import Page, expect
 from tests.e2e.browser.stage import PATIENCE_SECONDS, PHONE, Lingxi, live, photo, shown, until, until_shown
 from tests.support.proxy import CuttingProxy
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CUT = r"ERR_(CONNECTION|EMPTY_RESPONSE|SOCKET|INCOMPLETE|INTERNET_DISCONNECTED|NETWORK)"
 TALL = {"width": 1280, "height": 6000}

@@ -14,7 +14,7 @@ from tests.e2e.browser.stage import PATIENCE_SECONDS, Lingxi, live, photo, shown
 from tests.support.pictures import cut, picture
 from tests.support.proxy import CuttingProxy
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CUT = r"ERR_(CONNECTION|EMPTY_RESPONSE|SOCKET|INCOMPLETE|NETWORK)"
 PIECE_BYTES = 4 * 2**20  # as the page's script cuts files

@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 
 from tests.e2e.browser.stage import PATIENCE_SECONDS, Lingxi, live, photo, shown, until, until_shown
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TABS = 6
 expect.set_options(timeout=PATIENCE_SECONDS * 1000)

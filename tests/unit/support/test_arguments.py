@@ -4,8 +4,8 @@ import pytest
 
 from tests.__main__ import arguments
 
-PLUGIN = ["-p", "tests.support.resume"]
-THREE = ["-n", "3", "--dist", "loadgroup"]
+PLUGIN = ["-p", "tests.support.resume", "-p", "tests.support.schedule"]
+THREE = ["-n", "3"]
 
 
 @pytest.mark.parametrize(
