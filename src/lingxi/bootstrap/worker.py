@@ -29,6 +29,7 @@ from lingxi.maintenance.object_collector import ObjectCollector
 from lingxi.maintenance.photo_sweep import PhotoSweeper
 from lingxi.maintenance.sweeper import Sweeper
 from lingxi.names import PHOTO_QUEUE
+from lingxi.observability.logging import say_of_process
 from lingxi.observability.tallies import Tallies
 from lingxi.processors.scratch import ScratchSweep
 from lingxi.settings import Settings, child_environment, load_settings, processor_environment
@@ -130,7 +131,9 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
 def _worker_child(boot: str, parent_pid: int) -> int:
     settings = load_settings()
     prepare(settings, "worker")
-    return run_worker_process(lambda: open_worker(settings, worker_name(boot)), parent_pid=parent_pid)
+    name = worker_name(boot)
+    say_of_process(worker=name)
+    return run_worker_process(lambda: open_worker(settings, name), parent_pid=parent_pid)
 
 
 if __name__ == "__main__":

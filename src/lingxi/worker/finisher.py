@@ -132,6 +132,10 @@ class Finisher:
         claimed_seconds_ago = time.monotonic() - running.claimed_at
         tallies.observe("lingxi_item_wait_seconds", queue, seconds=sent_seconds_ago - claimed_seconds_ago)
         tallies.observe("lingxi_item_run_seconds", queue, seconds=running.decided_at - running.claimed_at)
+        if decision.outcome != "succeeded":  # the others are in the metrics: a line each would cost more than they do
+            running.context.log.info(
+                "attempt_finished", queue=queue, outcome=decision.outcome, code=decision.error_code
+            )
         if (code := decision.error_code) is not None:
             tallies.count("lingxi_item_failures_total", queue, code if code in ITEM_CODES else "other")
 
