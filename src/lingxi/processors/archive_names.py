@@ -9,12 +9,15 @@ MANIFEST: Final = "manifest.json"
 RECEIPT: Final = "receipt.json"
 MAX_SEGMENT_BYTES: Final = 200  # file systems take 255; a number may be added
 
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")  # what cameras and programs call files
 _FORBIDDEN: Final = frozenset('<>:"\\|?*')  # to Windows; slashes are folders
 _DEVICE: Final = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)")
 
 
 def archive_name(name: str) -> str:
     """The name with what a file system would mind made to `_`; slashes stay folders."""
+    if len(name) <= MAX_SEGMENT_BYTES and _PLAIN.fullmatch(name) and not _DEVICE.match(name):
+        return name
     segments = [_segment(segment) for segment in unicodedata.normalize("NFC", name).split("/") if segment]
     return "/".join(segments) or "file"
 

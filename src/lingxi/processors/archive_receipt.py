@@ -25,6 +25,9 @@ ALGORITHM: Final = "Ed25519"
 _DERIVE: Final = b"lingxi archive receipts, Ed25519, 1"
 _SIGNED: Final = b"lingxi archive receipt 1\0"  # before the manifest's SHA-256: no other use of the key fits
 _KEY_BYTES: Final = 32
+_encode_json: Final = json.JSONEncoder(
+    ensure_ascii=False
+).encode  # `dumps` would make an encoder for each line
 
 
 class ReceiptError(ValueError):
@@ -124,7 +127,7 @@ class ManifestWriter:
     """`manifest.json` in pieces: a line a file, so that it can be read by people and by `grep`."""
 
     def __init__(self, head: Mapping[str, Any]) -> None:
-        opening = json.dumps({"v": VERSION, **head}, ensure_ascii=False)
+        opening = _encode_json({"v": VERSION, **head})
         self._lines = [f'{opening[:-1]},\n"files": ['.encode()]
         self.files = 0
 
@@ -137,12 +140,12 @@ class ManifestWriter:
             "source": source,
         }
         separator = "\n" if not self.files else ",\n"
-        self._lines.append((separator + json.dumps(line, ensure_ascii=False)).encode())
+        self._lines.append((separator + _encode_json(line)).encode())
         self.files += 1
 
     def end(self, skipped: Sequence[Mapping[str, str]]) -> bytes:
         """The whole manifest."""
-        tail = '\n],\n"skipped": ' + json.dumps(list(skipped), ensure_ascii=False) + "}\n"
+        tail = '\n],\n"skipped": ' + _encode_json(list(skipped)) + "}\n"
         return b"".join([*self._lines, tail.encode()])
 
 

@@ -3,31 +3,20 @@
 import asyncio
 import hashlib
 import zlib
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from lingxi.domain.errors import Permanent
+from lingxi.processors.archive_contents import Content, Missing, check, contents
 from lingxi.processors.archive_names import MANIFEST, RECEIPT, unique_names
 from lingxi.processors.archive_receipt import ManifestWriter, Receipt, SigningKey
-from lingxi.processors.archive_zip import DESCRIBED_ABOVE_BYTES, Digest, Entry, ZipBytes
+from lingxi.processors.archive_zip import Digest, Entry, ZipBytes
 from lingxi.services.archive_files import ArchiveFile
 from lingxi.storage import CHUNK_BYTES, ObjectMissing, Storage
 
-AHEAD_BYTES: Final = (
-    1 << 20
-)  # files up to here are fetched several at a time, so that many small ones are quick
-_AHEAD_FILES: Final = 8
 _BLOCKS_AHEAD: Final = 8  # of CHUNK_BYTES, read while storage takes the one before
 _IN_LOOP_BYTES: Final = 1 << 15  # a hop to a thread costs more than hashing this
-
-
-class _Whole(NamedTuple):
-    """The content of a file, and its CRC-32."""
-
-    chunks: list[bytes]
-    crc: int
 
 
 class ArchiveStream:
@@ -68,41 +57,54 @@ class ArchiveStream:
         """
         return _read_ahead(self._pieces())
 
-    async def _pieces(self) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self) -> AsyncGenerator[list[bytes], None]:
+        """The archive's bytes in pieces of any size, about a megabyte of them at a time."""
         names = unique_names(file.name for file in self._files)
-        async with aclosing(self._contents()) as contents:
-            async for file, whole in contents:
-                entry = Entry(next(names), file.size_bytes, file.modified_at)
-                if file.storage_key is None or isinstance(whole, ObjectMissing):
-                    self._miss(file)
-                    continue
-                digest = Digest()
-                if whole is not None:
-                    yield self._zip.header(entry, whole.crc)
-                    for chunk in whole.chunks:
-                        yield chunk
-                    self._zip.footer(entry, whole.crc)
-                else:
-                    try:
-                        reader = await self._storage.open(file.storage_key)
-                    except ObjectMissing:
+        async with aclosing(contents(self._storage, self._files)) as batches:
+            async for batch in batches:
+                pieces: list[bytes] = []
+                for file, content in batch:
+                    entry = Entry(next(names), file.size_bytes, file.modified_at)
+                    if isinstance(content, Content):
+                        pieces.append(self._zip.header(entry, content.crc))
+                        pieces += content.chunks
+                        self._zip.footer(entry, content.crc)
+                        self._add(entry, file)
+                        self._done_bytes += file.size_bytes
+                    elif isinstance(content, Missing):
                         self._miss(file)
-                        continue
-                    try:
-                        yield self._zip.header(entry, None)
-                        async for chunk in reader:
-                            await _update(digest, chunk)
-                            yield chunk
-                            self._tell(len(chunk))
-                    finally:
-                        await reader.close()
-                    _check(file, digest)
-                    yield self._zip.footer(entry, digest.crc)
-                self._manifest.add(entry.name, entry.size_bytes, file.sha256, entry.modified_at, file.source)
-                self.file_count += 1
-                self._tell(file.size_bytes if whole is not None else 0)
-        for piece in self._last_pieces():
-            yield piece
+                    else:  # it is a batch of its own
+                        async for piece in self._large(entry, file):
+                            yield [piece]
+                self._say(self._done_bytes, self.file_count)
+                yield pieces
+        yield self._last_pieces()
+
+    async def _large(self, entry: Entry, file: ArchiveFile) -> AsyncGenerator[bytes, None]:
+        """A file that is not held in memory: its CRC follows its content."""
+        assert file.storage_key is not None
+        try:
+            reader = await self._storage.open(file.storage_key)
+        except ObjectMissing:
+            self._miss(file)
+            return
+        digest = Digest()
+        try:
+            yield self._zip.header(entry, None)
+            async for chunk in reader:
+                await _update(digest, chunk)
+                yield chunk
+                self._done_bytes += len(chunk)
+                self._say(self._done_bytes, self.file_count)
+        finally:
+            await reader.close()
+        check(file, digest)
+        yield self._zip.footer(entry, digest.crc)
+        self._add(entry, file)
+
+    def _add(self, entry: Entry, file: ArchiveFile) -> None:
+        self._manifest.add(entry.name, entry.size_bytes, file.sha256, entry.modified_at, file.source)
+        self.file_count += 1
 
     def _last_pieces(self) -> list[bytes]:
         manifest = self._manifest.end(self.skipped)
@@ -114,56 +116,10 @@ class ArchiveStream:
             self._zip.footer(entry, crc)
         return [*pieces, *self._zip.directory()]
 
-    async def _contents(self) -> AsyncGenerator[tuple[ArchiveFile, _Whole | ObjectMissing | None], None]:
-        """Each file, in order, with its content unless it is a large one; the next small ones are on their way meanwhile."""
-        coming: deque[tuple[ArchiveFile, asyncio.Task[_Whole | ObjectMissing] | None]] = deque()
-        files = iter(self._files)
-        try:
-            while True:
-                while len(coming) < _AHEAD_FILES and (file := next(files, None)) is not None:
-                    small = file.storage_key is not None and file.size_bytes <= AHEAD_BYTES
-                    coming.append((file, asyncio.create_task(self._whole(file)) if small else None))
-                if not coming:
-                    return
-                file, task = coming.popleft()
-                if task is not None:
-                    yield file, await task
-                elif file.storage_key is not None and file.size_bytes <= DESCRIBED_ABOVE_BYTES:
-                    yield file, await self._whole(file)
-                else:
-                    yield file, None
-        finally:
-            left = [task for _, task in coming if task is not None]
-            for task in left:
-                task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
-
-    async def _whole(self, file: ArchiveFile) -> _Whole | ObjectMissing:
-        assert file.storage_key is not None
-        try:
-            reader = await self._storage.open(file.storage_key)
-        except ObjectMissing as missing:
-            return missing
-        digest, chunks = Digest(), []
-        try:
-            async for chunk in reader:
-                if digest.size_bytes > file.size_bytes:
-                    break
-                await _update(digest, chunk)
-                chunks.append(chunk)
-        finally:
-            await reader.close()
-        _check(file, digest)
-        return _Whole(chunks, digest.crc)
-
     def _miss(self, file: ArchiveFile) -> None:
         if not self._skip_missing:
             raise not_found(file)
         self.skipped.append({"name": file.name, "source": file.source})
-
-    def _tell(self, size_bytes: int) -> None:
-        self._done_bytes += size_bytes
-        self._say(self._done_bytes, self.file_count)
 
 
 def not_found(file: ArchiveFile) -> Permanent:
@@ -173,13 +129,6 @@ def not_found(file: ArchiveFile) -> Permanent:
     return Permanent("object_not_found", f"The file of {file.name!r} (photo {file.source}) is not there.")
 
 
-def _check(file: ArchiveFile, digest: Digest) -> None:
-    if (digest.size_bytes, digest.sha256) != (file.size_bytes, file.sha256):
-        raise Permanent(
-            "checksum_mismatch", f"The stored bytes of {file.name!r} are no longer the ones that were put."
-        )
-
-
 async def _update(digest: Digest, chunk: bytes) -> None:
     if len(chunk) <= _IN_LOOP_BYTES:
         digest.update(chunk)
@@ -187,24 +136,24 @@ async def _update(digest: Digest, chunk: bytes) -> None:
         await asyncio.to_thread(digest.update, chunk)
 
 
-async def _read_ahead(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def _read_ahead(pieces: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[bytes, None]:
     """The pieces in blocks, a few of them made before they are asked for: reading and writing go on side by side."""
     queue: asyncio.Queue[bytes | None] = asyncio.Queue(_BLOCKS_AHEAD)
 
     async def pump() -> None:
+        held: list[bytes] = []
+        size = 0
         try:
-            block = bytearray()
             async with aclosing(pieces):
-                async for piece in pieces:
-                    if not block and len(piece) >= CHUNK_BYTES:
-                        await queue.put(piece)
-                        continue
-                    block += piece
-                    if len(block) >= CHUNK_BYTES:
-                        await queue.put(bytes(block))
-                        block.clear()
-            if block:
-                await queue.put(bytes(block))
+                async for some in pieces:
+                    for piece in some:
+                        held.append(piece)
+                        size += len(piece)
+                        if size >= CHUNK_BYTES:
+                            await queue.put(b"".join(held))  # of a single piece that is the piece itself
+                            held, size = [], 0
+            if held:
+                await queue.put(b"".join(held))
         finally:
             if not pumping.cancelling():
                 await queue.put(None)

@@ -26,6 +26,7 @@ VERSION, VERSION_ZIP64 = 20, 45
 _UNIX: Final = 3 << 8
 _MODE: Final = 0o100644 << 16  # a file that all may read
 _FIRST_DOS, _LAST_DOS = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)
+_RECORDS_AT_ONCE: Final = 1_000
 _INT32: Final = range(-(1 << 31), 1 << 31)
 
 _LOCAL: Final = struct.Struct("<4sHHHHHIIIHH")
@@ -141,7 +142,8 @@ class ZipBytes:
     def directory(self) -> Iterator[bytes]:
         """The central directory and the end of the archive."""
         start, size = self.offset, sum(map(len, self._central))
-        yield from self._central
+        for first in range(0, self._entries, _RECORDS_AT_ONCE):
+            yield b"".join(self._central[first : first + _RECORDS_AT_ONCE])
         if self._entries >= FULL_16 or start >= FULL_32 or size >= FULL_32:
             both = (self._entries, self._entries)
             yield _END_64.pack(b"PK\6\6", 44, _UNIX | VERSION_ZIP64, VERSION_ZIP64, 0, 0, *both, size, start)

@@ -9,7 +9,7 @@ metadata `lingxi`, so that nothing else in the bucket is ever taken for ours. No
 
 import asyncio
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
 from datetime import UTC, timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -34,7 +34,7 @@ from lingxi.storage.port import (
 )
 from lingxi.storage.s3_access import S3Access, error_code, refused, unreachable
 from lingxi.storage.s3_multipart import MARK, MultipartClient
-from lingxi.storage.s3_reader import S3Reader
+from lingxi.storage.s3_reader import S3Reader, read_several
 from lingxi.storage.s3_signing import path_of, signed_url
 from lingxi.storage.s3_upload import S3Upload, put_parts
 
@@ -95,6 +95,10 @@ class S3Storage:
 
     async def _get(self, full: str, options: Any) -> Any:
         return await self._bounded(obstore.get_async(self._store, full, options=options))
+
+    async def read_small(self, keys: Sequence[str], *, max_bytes: int) -> list[bytes | None]:
+        """See `Storage.read_small`: a few requests at a time."""
+        return await read_several(self.open, keys, max_bytes)
 
     async def stat(self, key: str) -> Stat:
         """See `Storage.stat`."""

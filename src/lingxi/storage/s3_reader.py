@@ -1,17 +1,19 @@
 """Reading an object of an S3 server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from obstore.exceptions import BaseError
 
-from lingxi.storage.errors import StorageError, StorageUnavailable
+from lingxi.storage.errors import ObjectMissing, StorageError, StorageUnavailable
 from lingxi.storage.port import CHUNK_BYTES
 from lingxi.storage.s3_access import unreachable
 
 _TRIES: Final = 3  # without a byte in between
 _PAUSE_SECONDS: Final = 0.2
+_REQUESTS_AT_ONCE: Final = 16
 
 Reopen = Callable[[int, int, str | None], Awaitable[Any]]
 
@@ -71,3 +73,26 @@ class S3Reader:
         """See `ObjectReader.close`. The connection goes when its stream does."""
         self._closed = True
         self._stream = None
+
+
+async def read_several(
+    open_object: Callable[..., Awaitable[S3Reader]], keys: Sequence[str], max_bytes: int
+) -> list[bytes | None]:
+    """The first `max_bytes` of each, in order, None for one that is missing; the first failure ends all."""
+    contents: list[bytes | None] = [None] * len(keys)
+    left = iter(enumerate(keys))
+
+    async def read_on() -> None:
+        for place, key in left:
+            with contextlib.suppress(ObjectMissing):
+                reader = await open_object(key, length=max_bytes)
+                contents[place] = b"".join([chunk async for chunk in reader])
+
+    reading = [asyncio.create_task(read_on()) for _ in range(min(_REQUESTS_AT_ONCE, len(keys)))]
+    try:
+        await asyncio.gather(*reading)
+    finally:
+        for one in reading:
+            one.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+    return contents

@@ -30,6 +30,18 @@ async def test_gives_back_what_was_put_with_its_size_and_hash(place: Place, size
     assert (await place.storage.stat(stored.key)).size_bytes == size
 
 
+async def test_reads_many_small_ones_at_once_in_order(place: Place) -> None:
+    contents = [os.urandom(size) for size in (0, 1, 9_999, 10_000, 10_001, *range(30))]
+    keys = [(await place.storage.put(chunks_of(data), max_bytes=LIMIT)).key for data in contents]
+    asked = [keys[0], "0" * 32, *keys[1:], keys[1], COMPOSED]
+    read_back = await place.storage.read_small(asked, max_bytes=10_000)
+    cut = [data[:10_000] for data in contents]
+    assert read_back == [cut[0], None, *cut[1:], cut[1], None]
+    assert await place.storage.read_small([], max_bytes=1) == []
+    with pytest.raises(ValueError, match="storage key"):
+        await place.storage.read_small(["../etc"], max_bytes=1)
+
+
 @pytest.mark.parametrize(
     ("start", "length"),
     [(0, 1), (5, None), (CHUNK_BYTES - 1, 2), (CHUNK_BYTES * 2, 10**9), (10**9, 5), (0, 0), (7, 0)],

@@ -27,6 +27,7 @@ ANYTHING = {
     "large put": lambda s: s.put(chunks_of(bytes(9 * CHUNK_BYTES), CHUNK_BYTES), max_bytes=LIMIT),
     "open": lambda s: read(s, "0" * 32),
     "part": lambda s: read(s, "0" * 32, 3, 4),
+    "read_small": lambda s: s.read_small(["0" * 32, "1" * 32], max_bytes=5),
     "stat": lambda s: s.stat("0" * 32),
     "list": lambda s: _list(s),
     "delete": lambda s: s.delete("0" * 32),
