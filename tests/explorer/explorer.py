@@ -1,22 +1,26 @@
 """Walks every interleaving of what can happen to a small task, by the real statements on a real PostgreSQL.
 
-A node is the committed rows of one task. From each node every step that workers, people, the sweep and lost messages can
-take is tried: deliveries in any order and twice, endings by the owner and by attempts that were superseded, leases that run
-out, deaths of workers, cancel, retry-failed. After each step the rows are compared with the pure model and looked over by
+A node is the rows of one task. From each node every step that workers, people, the sweep and lost messages can take is tried:
+deliveries in any order and twice, endings by the owner and by attempts that were superseded, leases that run out, deaths of
+workers, jobs that Redis lost, cancel, retry-failed. After each step the rows are compared with the pure model and looked over by
 every invariant. Nodes that differ only in ids, numbers and times are one; so are nodes that differ only in which item is which.
+
+A node's rows are put back once, and each of its steps is rolled back to there: so three items are a matter of minutes.
 """
 
 from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
 
+from lingxi.db.query import sql
 from lingxi.domain.decide import Decision
 from lingxi.domain.errors import Conflict
 from lingxi.domain.machine import Event, ModelTask
@@ -25,13 +29,16 @@ from lingxi.services.cancel_task import cancel_task
 from lingxi.services.claim_items import ItemKey, claim_items
 from lingxi.services.finish_items import Ending, finish_items
 from lingxi.services.renew_leases import renew_leases
+from lingxi.services.requeue_lost import requeue_items
 from lingxi.services.retry_failed import retry_failed
 from lingxi.services.submit_task import NewTask, submit_task
-from lingxi.services.sweep_leases import sweep_leases
 from lingxi.services.workspaces import create_workspace
 from tests.explorer.rows import Look, TaskRows
 
 HOUR = 3600.0
+PUBLISHED = (
+    "update outbox_events set published_at = clock_timestamp() where task_id = $1 and type = 'items.queued'"
+)
 EXPIRE = "update media_task_items set lease_expires_at = now() - interval '1 s' where task_id = $1 and position = $2"
 ENDINGS = {
     Event.SUCCEED: Decision("succeeded", "{}"),
@@ -48,16 +55,16 @@ class Broken(Exception):
 
 @dataclass
 class Node:
-    """Committed rows, the model that agrees with them, and what the world outside still holds."""
+    """The model that the rows agree with, and what the world outside still holds."""
 
     model: ModelTask
-    look: Look
     way: tuple[Step, ...] = ()
     expired: frozenset[int] = frozenset()  # positions whose lease has run out
     stale: dict[int, int] = field(
         default_factory=dict
     )  # position → the fence of an attempt that was superseded
     suspects: frozenset[int] = frozenset()  # positions whose last attempt was lost
+    rows: str = ""  # as JSON; taken when the node is new
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -93,22 +100,37 @@ class Explorer:
         self._attempts = attempts
         self._rounds = rounds
 
-    async def explore(self) -> Explored:
-        """Everything that can be reached. Raises Broken at the first step that breaks something."""
+    async def explore(self, *, depth: int = 1_000) -> Explored:
+        """Everything that can be reached in `depth` steps. Raises Broken at the first step that breaks something."""
         await self._begin()
-        first = Node(ModelTask(self._size, self._attempts), await self._rows.look())
-        self._judge(first, ("submitted", ()))
+        first = Node(ModelTask(self._size, self._attempts), rows=await self._rows.whole())
+        self._judge(first, await self._rows.look())
         seen, waiting, edges, ends = {first.key}, deque([first]), 0, 0
         while waiting:
             node = waiting.popleft()
             ends += node.model.final
-            for step in self._steps(node):
-                edges += 1
-                after = await self._take(node, step)
-                if after.key not in seen:
-                    seen.add(after.key)
-                    waiting.append(after)
+            async with self._at(node):
+                for step in self._steps(node):
+                    edges += 1
+                    after = await self._take(node, step)
+                    if after.key not in seen and len(after.way) < depth:
+                        seen.add(after.key)
+                        after.rows = await self._rows.whole()
+                        waiting.append(after)
+                    await self._connection.execute("rollback to here")
         return Explored(len(seen), edges, ends)
+
+    @asynccontextmanager
+    async def _at(self, node: Node) -> AsyncIterator[None]:
+        """With the node's rows in place, and a savepoint `here` behind them."""
+        transaction = self._connection.transaction()
+        await transaction.start()
+        try:
+            await self._rows.restore(node.rows)
+            await self._connection.execute("savepoint here")
+            yield
+        finally:
+            await transaction.rollback()
 
     async def _begin(self) -> None:
         workspace = await create_workspace(self._connection, f"explorer {uuid4()}")
@@ -152,21 +174,17 @@ class Explorer:
         if running:
             yield "worker_died", ()
         yield "renew", ()
+        if node.stale:
+            yield "renew_stale", ()
+        yield "jobs_lost", ()
         yield "cancel", ()
         if model.round < self._rounds or not model.final or not model.counts.failed:
             yield "retry_failed", ()
 
     async def _take(self, node: Node, step: Step) -> Node:
-        """The node after a step from `node`, judged."""
-        await self._rows.restore(node.look)
-        after = Node(
-            copy.deepcopy(node.model),
-            node.look,
-            (*node.way, step),
-            node.expired,
-            dict(node.stale),
-            node.suspects,
-        )
+        """The node after a step from `node`, judged; the rows are left as the step left them."""
+        way = (*node.way, step)
+        after = Node(copy.deepcopy(node.model), way, node.expired, dict(node.stale), node.suspects)
         name, given = step
         try:
             await getattr(self, f"_{name}")(after, *given)
@@ -174,8 +192,7 @@ class Explorer:
             raise Broken(f"{_told(after.way)}: {type(error).__name__}: {error}") from error
         except AssertionError as error:
             raise Broken(f"{_told(after.way)}: not what the model says: {error}") from error
-        after.look = await self._rows.look()
-        self._judge(after, step)
+        self._judge(after, await self._rows.look())
         return after
 
     async def _claim(self, node: Node, *positions: int) -> None:
@@ -229,20 +246,38 @@ class Explorer:
         await self._lost(node, frozenset(running), "w")
 
     async def _lost(self, node: Node, positions: frozenset[int], worker: str | None) -> None:
-        swept = await sweep_leases(self._connection, worker=worker)
-        assert swept.lost == len(positions), (swept.lost, positions)
+        rows = await self._connection.fetch(sql("items/sweep"), len(node.model.items), worker)
+        swept = sorted(
+            (row["position"], row["verdict"]) for row in rows
+        )  # nobody else is here: all that it finds is lost
+        assert swept == [(position, "accepted") for position in sorted(positions)], (swept, positions)
         node.model.finish({p: (node.model.items[p].fence or 0, Event.LOSE) for p in positions})
         node.expired -= positions
         lost = {p for p in positions if node.model.items[p].state in NOT_STARTED}
         node.suspects |= lost
 
+    async def _jobs_lost(self, node: Node) -> None:
+        """All was sent, and Redis lost it: what waits is sent again, and nothing else; a second sweep finds nothing to do."""
+        await self._connection.execute(PUBLISHED, self._task_id)
+        waiting = sum(item.state in NOT_STARTED for item in node.model.items.values())
+        sent = [
+            await requeue_items(self._connection, self._task_id, list(node.model.items)) for _ in range(2)
+        ]
+        assert sent == [waiting, 0], (sent, waiting)
+
     async def _renew(self, node: Node) -> None:
-        fences = [(p, item.fence) for p, item in node.model.items.items() if item.fence is not None]
-        held = [(ItemKey(self._task_id, p), fence) for p, fence in (*fences, *node.stale.items())]
-        owned = await renew_leases(self._connection, held, lease_seconds=HOUR)
-        running = {p: i.fence for p, i in node.model.items.items() if i.state is ItemState.RUNNING}
-        assert {key.position: fence for key, fence in owned} == running, (owned, running)
+        fences = {p: item.fence for p, item in node.model.items.items() if item.fence is not None}
+        running = {(p, f) for p, f in fences.items() if node.model.items[p].state is ItemState.RUNNING}
+        assert await self._renewed(fences) == running, running
         node.expired = frozenset()  # a lease that ran out and that nobody took is renewed: its owner lives
+
+    async def _renew_stale(self, node: Node) -> None:
+        assert await self._renewed(node.stale) == set()
+
+    async def _renewed(self, fences: dict[int, int]) -> set[tuple[int, int]]:
+        held = [(ItemKey(self._task_id, position), fence) for position, fence in fences.items()]
+        owned = await renew_leases(self._connection, held, lease_seconds=HOUR)
+        return {(key.position, fence) for key, fence in owned}
 
     async def _cancel(self, node: Node) -> None:
         expected = node.model.cancel()
@@ -261,24 +296,19 @@ class Explorer:
         return True
 
     # ── is it right? ─────────────────────────────────────────────────────────────────────────────────────
-    def _judge(self, node: Node, step: Step) -> None:
-        if node.look.violations:
-            raise Broken(f"{_told(node.way)}: {'; '.join(node.look.violations)}")
+    def _judge(self, node: Node, look: Look) -> None:
+        if look.violations:
+            raise Broken(f"{_told(node.way)}: {'; '.join(look.violations)}")
         model = node.model
-        (task,) = node.look.table("media_tasks")
-        found: dict[str, Any] = {
-            "status": task["status"], "round": task["round"], "last_seq": task["last_seq"],
-            "ends": sum(event["type"] == "task.ended" for event in node.look.table("outbox_events")),
-        }  # fmt: skip
-        said: dict[str, Any] = {
-            "status": model.status, "round": model.round, "last_seq": model.last_seq, "ends": model.ends
-        }  # fmt: skip
-        for row in node.look.table("media_task_items"):
-            item = model.items[row["position"]]
-            found[row["position"]] = (row["state"], row["attempt"], row["last_seq"], row["attempt_id"])
-            said[row["position"]] = (item.state, item.attempt, item.last_seq, item.fence)
-        if found != said:
-            raise Broken(f"{_told(node.way)}: the rows say {found}, the model {said}")
+        task = {"status": model.status, "round": model.round, "last_seq": model.last_seq, "ends": model.ends}
+        items = {
+            p: (item.state, item.attempt, item.last_seq, item.fence, p in node.expired)
+            for p, item in model.items.items()
+        }
+        if (look.task, look.items) != (task, items):
+            raise Broken(
+                f"{_told(node.way)}: the rows say {look.task} {look.items}, the model {task} {items}"
+            )
 
 
 def _told(way: tuple[Step, ...]) -> str:

@@ -84,7 +84,12 @@ BUGS = {
     ),
     "live work is swept": Bug("sweep_leases", "i.lease_expires_at < clock_timestamp()", "true"),
     "the sweep does not look again": Bug("finish_items", "(not p_only_expired or", "(p_only_expired or"),
-    "another's lease is renewed": Bug(
+    "a superseded attempt renews its item's lease": Bug(
+        "renew_leases",
+        "where i.attempt_id = a.fence and i.state = 'running' and i.deadline_at > clock_timestamp()\n       for",
+        "where i.state = 'running'\n       for",
+    ),
+    "a superseded attempt hears that it owns its item": Bug(
         "renew_leases",
         "where i.attempt_id = a.fence and i.state = 'running' and i.deadline_at > clock_timestamp()\n$",
         "where i.state = 'running'\n$",
@@ -115,7 +120,7 @@ BUGS = {
 }
 
 
-NEED_TWO_ITEMS = {"one number for a whole batch"}
+NEED_TWO_ITEMS = {"one number for a whole batch", "cancelled items are retried"}
 
 
 async def plant(connection: asyncpg.Connection[Any], bug: Bug) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -31,29 +30,26 @@ begin
                    v_table, v_columns) using p_rows -> v_table;
   end loop;
 end $f$;
-create function explorer_rows(p_task uuid) returns jsonb language plpgsql as $f$
-declare v_table text; v_key text; v_rows jsonb; v_all jsonb := '{{}}';
-begin
-  for v_table, v_key in select * from (values {tables}) t loop
-    execute format('select coalesce(jsonb_agg(to_jsonb(x)), ''[]'') from %I x where %I = $1', v_table, v_key)
-       into v_rows using p_task;
-    v_all := v_all || jsonb_build_object(v_table, v_rows);
-  end loop;
-  return v_all;
-end $f$;
+"""
+
+LOOK = """
+select t.status, t.round, t.last_seq,
+       (select count(*) from outbox_events e where e.task_id = t.id and e.type = 'task.ended') as ends,
+       array(select (i.position, i.state, i.attempt, i.last_seq, i.attempt_id,
+                     coalesce(i.lease_expires_at < clock_timestamp(), false))
+               from media_task_items i where i.task_id = t.id order by i.position) as items,
+       array(select name || ': ' || detail from ({checks}) c) as violations
+  from media_tasks t where t.id = ($1::uuid[])[1]
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All rows of the task as JSON, and what is wrong with them: invariant and detail."""
+    """What the model says something about, and what is wrong with the rows: invariant and detail."""
 
-    rows: str
+    task: dict[str, Any]  # status, round, last_seq, ends
+    items: dict[int, tuple[Any, ...]]  # position → state, attempt, last_seq, fence, has its lease run out
     violations: tuple[str, ...]
-
-    def table(self, name: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.rows)[name]
-        return found
 
 
 async def prepare(connection: asyncpg.Connection[Any]) -> None:
@@ -63,7 +59,7 @@ async def prepare(connection: asyncpg.Connection[Any]) -> None:
 
 
 class TaskRows:
-    """Reads and restores the rows of one task over one connection; every step is a commit of its own."""
+    """Reads and restores the rows of one task over one connection."""
 
     def __init__(self, connection: asyncpg.Connection[Any], task_id: UUID) -> None:
         self._connection = connection
@@ -71,15 +67,27 @@ class TaskRows:
         checks = " union all ".join(
             f"select '{name}' as name, detail from ({sql(name)}) x" for name in OF_TASKS
         )
-        self._look = (
-            "select explorer_rows(($1::uuid[])[1])::text as rows, "
-            f"array(select name || ': ' || detail from ({checks}) c) as wrong"
+        self._look = LOOK.format(checks=checks)
+        whole = ", ".join(
+            f"'{table}', (select coalesce(jsonb_agg(to_jsonb(x)), '[]') from {table} x where {key} = $1)"
+            for table, key in TABLES.items()
         )
+        self._whole = f"select jsonb_build_object({whole})::text"
 
     async def look(self) -> Look:
         row = await self._connection.fetchrow(self._look, [self._task_id])
         assert row is not None
-        return Look(row["rows"], tuple(row["wrong"]))
+        items = {position: tuple(rest) for position, *rest in row["items"]}
+        return Look(
+            {name: row[name] for name in ("status", "round", "last_seq", "ends")},
+            items,
+            tuple(row["violations"]),
+        )
 
-    async def restore(self, look: Look) -> None:
-        await self._connection.execute("select explorer_restore($1, $2)", self._task_id, look.rows)
+    async def whole(self) -> str:
+        """Every row of the task, as JSON that `restore` takes."""
+        rows: str = await self._connection.fetchval(self._whole, self._task_id)
+        return rows
+
+    async def restore(self, rows: str) -> None:
+        await self._connection.execute("select explorer_restore($1, $2)", self._task_id, rows)

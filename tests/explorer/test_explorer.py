@@ -44,6 +44,12 @@ async def test_every_interleaving_of_a_small_task(
     assert explored.nodes >= least, "it has not walked far"
 
 
+async def test_two_items_a_few_steps_far(connection: asyncpg.Connection[Any]) -> None:
+    """What needs two items to go wrong, and goes wrong soon: the whole of it is in the slow tier."""
+    explored = await Explorer(connection, 2).explore(depth=4)
+    assert explored.nodes >= 50
+
+
 async def test_each_planted_bug_is_found(connection: asyncpg.Connection[Any]) -> None:
     survivors = []
     for name, bug in BUGS.items():
