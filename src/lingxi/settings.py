@@ -317,16 +317,16 @@ class Settings(BaseSettings):
                 )
 
     @property
+    def migration_url(self) -> str:
+        """Where the schema is looked at and changed."""
+        return self.database_direct_url or self.database_url
+
+    @property
     def processor_modules(self) -> tuple[str, ...]:
         """LINGXI_PROCESSORS as a tuple."""
         return tuple(filter(None, (module.strip() for module in self.lingxi_processors.split(","))))
 
     @property
-    @property
-    def migration_url(self) -> str:
-        """Where the schema is looked at and changed."""
-        return self.database_direct_url or self.database_url
-
     def groups(self) -> dict[str, tuple[str, ...]]:
         """All queue groups with their queues. Users' processors are imported for it; SettingsError when one is wrong."""
         from lingxi.processors.finding import ProcessorsError, find_processors, groups_with
