@@ -108,7 +108,9 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
         beside: list[Loop] = [sweeper]
         if (photos := queues.get(PHOTO_QUEUE)) is not None:
             limit = settings.queue_waiting_limit
-            beside.append(PhotoSweeper(pool, photos, settings.sweep_interval_seconds, limit))
+            photo_sweeper = PhotoSweeper(pool, photos, settings.sweep_interval_seconds, limit)
+            tallies.follow("lingxi_photo_sweep_total", photo_sweeper.found)
+            beside.append(photo_sweeper)
         beside.append(ObjectCollector(pool, storage, collector_config(settings)))
         registry = make_registry(settings, decoders, pool, storage)
         config = worker_config(settings, name)

@@ -1,5 +1,5 @@
-"""The wipe marker: a value that we wrote into this Redis. Gone or different means that Redis was wiped or restored,
-and that whoever keeps the truth in PostgreSQL has to put jobs, pauses and caps back."""
+"""The wipe marker: a value that we wrote into this Redis, another one with each sweep. Gone means that Redis was wiped, an old
+one that it was restored from a copy; whoever keeps the truth in PostgreSQL has to put jobs, pauses and caps back."""
 
 from __future__ import annotations
 

@@ -47,6 +47,7 @@ class PhotoSweeper(Loop):
     queue: PhotoQueue
     interval_seconds: float = 30.0
     waiting_limit: int = WAITING_LIMIT
+    totals: PhotoSweepCounts = field(default_factory=PhotoSweepCounts)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def done_once(self) -> dict[str, int]:
@@ -56,6 +57,19 @@ class PhotoSweeper(Loop):
     async def sweep_once(self) -> PhotoSweepCounts:
         """Stale active rows are pending again, and all pending rows that are due have a job, as far as there is room."""
         counts = PhotoSweepCounts()
+        try:
+            await self._sweep(counts)
+        finally:
+            self.totals.put_back += counts.put_back
+            self.totals.enqueued += counts.enqueued
+            self.totals.cleared += counts.cleared
+        return counts
+
+    def found(self) -> dict[str, int]:
+        """What all sweeps of this process did."""
+        return asdict(self.totals)
+
+    async def _sweep(self, counts: PhotoSweepCounts) -> None:
         while not self.stopping.is_set():
             async with transaction(self.pool) as connection:
                 stale = await put_back_stale_photo_jobs(connection, limit=BATCH)
@@ -64,7 +78,6 @@ class PhotoSweeper(Loop):
                 break
         await self._clear_albums(counts)
         await self._enqueue_due(counts)
-        return counts
 
     async def _clear_albums(self, counts: PhotoSweepCounts) -> None:
         """What is left of deleted albums that were too big for one transaction."""

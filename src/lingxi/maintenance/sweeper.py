@@ -20,6 +20,7 @@ from lingxi.services.sweep_leases import sweep_leases
 SWEEP_LOCK = 0x57EE9  # one sweep at a time: a second would only find the same
 EXIST_BATCH = 1_000
 MARKER = "redis_marker"
+MARKER_TURN = "redis_marker_turn"
 
 
 class JobLookup(Protocol):
@@ -56,7 +57,7 @@ class SweepCounts:
 
 @dataclass(slots=True)
 class Sweeper(Loop):
-    """The loop. `queues` are the queues of this deployment with how to look jobs up in each."""
+    """The loop. `queues` are the queues of this deployment with how to look jobs up in each; `wipes` counts wipes found."""
 
     name: ClassVar = "sweep"
 
@@ -66,6 +67,7 @@ class Sweeper(Loop):
     hints: TaskHints
     interval_seconds: float = 30.0
     totals: SweepCounts = field(default_factory=SweepCounts)
+    wipes: int = 0
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def done_once(self) -> dict[str, int]:
@@ -79,8 +81,13 @@ class Sweeper(Loop):
         }
 
     def found(self) -> dict[str, int]:
-        """What all sweeps of this process found: attempts lost, items that failed for it, items that Redis had lost."""
-        return {"lost": self.totals.lost, "failed": self.totals.failed, "requeued": self.totals.requeued}
+        """What all sweeps of this process found: attempts lost, items that failed for it, items that Redis had lost, wipes."""
+        return {
+            "lost": self.totals.lost,
+            "failed": self.totals.failed,
+            "requeued": self.totals.requeued,
+            "wiped": self.wipes,
+        }
 
     async def run_once(self) -> SweepCounts:
         """One sweep; answers what it did. Leases first: they need no Redis."""
@@ -93,6 +100,7 @@ class Sweeper(Loop):
             self.totals.lost += counts.lost
             self.totals.failed += counts.failed
             self.totals.requeued += counts.requeued
+            self.wipes += counts.wiped
             if counts.task_ids:
                 self.hints.publish_tasks(list(counts.task_ids))
                 self.hints.publish_outbox()
@@ -114,8 +122,9 @@ class Sweeper(Loop):
                 return
 
     async def _requeue_lost(self, counts: SweepCounts) -> None:
-        expected = await self._expected_marker()
-        counts.wiped = await self.marker.read() != expected
+        found = await self.marker.read()  # before PostgreSQL's, which is written first
+        known = await self._known_markers()
+        counts.wiped = found not in known
         # After a wipe nothing that was sent is there; otherwise a job may be on its way between two servers.
         seconds_ago = 0.0 if counts.wiped else self.interval_seconds
         after = NO_ID
@@ -127,8 +136,27 @@ class Sweeper(Loop):
             for task in tasks:
                 await self._requeue_task(task, seconds_ago, counts)
             after = tasks[-1].id
-        if counts.wiped and not self.stopping.is_set():
-            await self.marker.write(expected)
+        if self.stopping.is_set():
+            return
+        if counts.wiped:
+            await self.marker.write(known[-1])
+        else:
+            await self._renew_marker(found or known[-1])
+
+    async def _known_markers(self) -> list[str]:
+        """What this Redis may bear: the marker that it had, and the one that somebody was about to write."""
+        async with transaction(self.pool) as connection:
+            value = await connection.fetchval(sql("deployment/remember"), MARKER, str(uuid4()))
+        return str(value).split()
+
+    async def _renew_marker(self, found: str) -> None:
+        """A new marker, once an interval for all sweeps together: so a copy of Redis that is older than that bears an old one."""
+        new = str(uuid4())
+        async with transaction(self.pool) as connection:
+            if not await connection.fetchval(sql("deployment/take_turn"), MARKER_TURN, self.interval_seconds):
+                return
+            await connection.execute(sql("deployment/set"), MARKER, f"{found} {new}")
+        await self.marker.write(new)
 
     async def _requeue_task(self, task: WaitingTask, seconds_ago: float, counts: SweepCounts) -> None:
         async with self.pool.acquire() as connection:
@@ -150,11 +178,6 @@ class Sweeper(Loop):
             there = await self.queues[queue].exist(batch)
             present.update(job for job, is_there in zip(batch, there, strict=True) if is_there)
         return present
-
-    async def _expected_marker(self) -> str:
-        async with transaction(self.pool) as connection:
-            value = await connection.fetchval(sql("deployment/remember"), MARKER, str(uuid4()))
-        return str(value)
 
     async def _alone(self, connection: Connection) -> bool:
         return bool(await connection.fetchval(sql("deployment/try_lock"), SWEEP_LOCK))

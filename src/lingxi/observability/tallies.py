@@ -31,7 +31,11 @@ COUNTERS = {
         "Attempts that failed, by code; codes of users' processors are `other`.", ("queue", "code")
     ),
     "lingxi_item_sweep_total": Tally(
-        "What sweeps found: attempts lost with their worker, items of these that failed, items that Redis had lost.",
+        "What sweeps found: attempts lost with their worker, items of these that failed, items that Redis had lost, wipes.",
+        ("found",),
+    ),
+    "lingxi_photo_sweep_total": Tally(
+        "What sweeps of photos did: put_back from lost workers, enqueued as due, photos of deleted albums cleared.",
         ("found",),
     ),
     "lingxi_photo_attempts_total": Tally(

@@ -33,7 +33,8 @@ class Sweep:
             work.pool, {QUEUE: self.queue}, WipeMarker(self.client), Hints(self.client), interval_seconds=0.0
         )
 
-    async def once(self) -> SweepCounts:
+    async def once(self, interval_seconds: float = 0.0) -> SweepCounts:
+        self.sweeper.interval_seconds = interval_seconds
         return await self.sweeper.run_once()
 
     async def close(self) -> None:
@@ -136,11 +137,37 @@ async def test_what_is_on_its_way_is_not_sent_again(sweep: Sweep) -> None:
 
 
 async def test_a_restored_old_copy_is_recognised(sweep: Sweep) -> None:
-    """A marker that is not the one which PostgreSQL remembers: this Redis is not what we left."""
-    await sweep.once()
-    await sweep.client.set("lingxi:marker", "from an hour ago")
+    """Its marker is one that was right some sweeps ago: this Redis is not what we left."""
+    seen = []
+    for _ in range(4):
+        assert (await sweep.once()).wiped == (not seen)
+        seen.append(await sweep.client.get("lingxi:marker"))
+    assert len(set(seen)) == 4
+    await sweep.client.set("lingxi:marker", seen[1])
     assert (await sweep.once()).wiped
     assert not (await sweep.once()).wiped
+
+
+async def test_a_marker_that_did_not_arrive_is_no_wipe(sweep: Sweep) -> None:
+    """The sweep was killed, or Redis away, between the promise in PostgreSQL and the word in Redis."""
+    await sweep.once()
+    before = await sweep.client.get("lingxi:marker")
+    for _ in range(3):
+        await sweep.once()
+        await sweep.client.set("lingxi:marker", before)
+        counts = await sweep.once()
+        assert not counts.wiped
+        before = await sweep.client.get("lingxi:marker")
+
+
+async def test_many_sweeps_beside_each_other_see_no_wipe(sweep: Sweep) -> None:
+    await sweep.once()
+    others = [Sweep(sweep.work) for _ in range(4)]
+    for _ in range(25):
+        counts = await asyncio.gather(*(other.once(interval_seconds=0.1) for other in others))
+        assert [one.wiped for one in counts] == [False] * 4
+    for other in others:
+        await other.close()
 
 
 async def test_two_sweeps_at_once(sweep: Sweep) -> None:
