@@ -133,9 +133,20 @@ class OwnServer:
         assert self._server.pid is not None, "the server does not run"
         return self._server.pid
 
-    def start(self) -> None:
-        """Start (again) and wait until it takes connections."""
-        self._server.start()
+    @property
+    def folder(self) -> Path:
+        """Its data folder."""
+        return self._server.folder
+
+    def start(self, **settings: str) -> None:
+        """Start (again) and wait until it takes connections; `settings` hold for this start alone (`_` stands for `-`)."""
+        own, kept = self._server._settings, dict(self._server._settings)
+        own.update({name.replace("_", "-"): value for name, value in settings.items()})
+        try:
+            self._server.start()
+        finally:
+            own.clear()
+            own.update(kept)
 
     def stop(self) -> None:
         """Shut down in order."""
