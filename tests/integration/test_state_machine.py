@@ -26,6 +26,8 @@ from lingxi.domain.states import FINAL, NOT_STARTED, ItemState
 from lingxi.domain.wire import Task
 from lingxi.services.cancel_task import cancel_task
 from lingxi.services.claim_items import ItemKey, claim_items
+from lingxi.services.dead_letters import Event as Event_
+from lingxi.services.dead_letters import discard
 from lingxi.services.finish_items import Ending, finish_items
 from lingxi.services.read_tasks import get_task, list_items
 from lingxi.services.renew_leases import renew_leases
@@ -161,6 +163,34 @@ class Lifetimes(RuleBasedStateMachine):
             assert expected != "queued"
         else:
             assert expected == "queued"
+
+    @rule(which=st.integers(0, 20))
+    def give_up_an_event(self, which: int) -> None:
+        """An event of items becomes a dead letter and is discarded: only what waits for it, and for no later one, ends."""
+        rows = self.run(
+            self.connection.fetch(
+                "select * from outbox_events where task_id = $1 and type = 'items.queued' and published_at is null order by id",
+                self.task_id,
+            )
+        )
+        if not rows:
+            return
+        dead = rows[which % len(rows)]
+        named = [set(r["positions"] or range(r["first_position"], r["last_position"] + 1)) for r in rows]
+        later = [
+            n
+            for r, n in zip(rows, named, strict=True)
+            if r["id"] > dead["id"] and r["round"] == dead["round"]
+        ]
+        waited_for = named[rows.index(dead)].difference(*later)
+        self.run(
+            self.connection.execute(
+                "update outbox_events set last_error = 'dead_lettered' where id = $1", dead["id"]
+            )
+        )
+        self.run(discard(self.connection, Event_(dead["id"], dead["type"], self.workspace.id, self.task_id)))
+        if dead["round"] == self.model.round:
+            self.model.discard(waited_for)
 
     @invariant()
     def same(self) -> None:

@@ -54,9 +54,11 @@ async def furnish(api: Api, tenant: Tenant, name: str) -> Estate:
         await _objects(api, admin, estate, name)
         await _albums(stage, admin, estate, name)
         await _webhooks(api, admin, estate)
+        for _ in range(2):
+            estate.ids["deadLetterId"] = await _dead_letter(api, tenant)
         estate.ids["tokenId"] = (await admin.get("tokens")).json()["tokens"][0]["id"]
         estate.ids["workspaceId"] = str(tenant.workspace_id)
-        for path in ("media-tasks", f"media-tasks/{estate.ids['taskId']}/items", "albums"):
+        for path in ("dead-letters", "media-tasks", f"media-tasks/{estate.ids['taskId']}/items", "albums"):
             estate.cursors[path] = await _cursor(admin, path)
     return estate
 
@@ -113,6 +115,17 @@ async def _tus_upload(admin: httpx.AsyncClient, album: str) -> str:
     answer = await admin.post(f"albums/{album}/uploads", headers=headers)
     assert answer.status_code == 201, answer.text
     return answer.headers["location"].rpartition("/")[2]
+
+
+async def _dead_letter(api: Api, tenant: Tenant) -> str:
+    async with transaction(api.deps.pool) as connection:
+        number = await connection.fetchval(
+            "insert into outbox_events (id, type, workspace_id, payload, attempts, last_error, error_detail) "
+            "overriding system value values ($2, 'photo.updated', $1, '{\"v\": 1}', 10, 'dead_lettered', 'told to') returning id",
+            tenant.workspace_id,
+            10**17 + 1000 * next(_outbox_id),  # nothing else looks like it
+        )
+    return str(number)
 
 
 async def _webhooks(api: Api, admin: httpx.AsyncClient, estate: Estate) -> None:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from starlette.routing import BaseRoute, Route
 
-Who = Literal["open", "link", "any", "viewer", "editor", "admin", "operator", "worker"]
-"""open: nobody is asked · link: the address is the permission · any: any token · else: this role or higher."""
+Who = Literal["open", "link", "any", "viewer", "editor", "admin", "steward", "operator", "worker"]
+"""open: nobody is asked · link: the address is the permission · any: any token · steward: an admin, or an operator
+for all · else: this role or higher."""
 
 API = "/api/v1"
 DOCUMENT = json.loads((Path(__file__).parents[2] / "openapi" / "openapi.json").read_text())
@@ -93,6 +94,7 @@ _ROLES: dict[Who, str] = {
     """,
     "admin": """
         GET /tokens
+        GET /audit
         POST /tokens
         DELETE /tokens/{tokenId}
         GET /webhooks
@@ -105,6 +107,12 @@ _ROLES: dict[Who, str] = {
         POST /webhooks/{webhookId}/rotate
         GET /webhooks/{webhookId}/deliveries
         POST /webhooks/{webhookId}/replay
+    """,
+    "steward": """
+        GET /dead-letters
+        GET /dead-letters/{deadLetterId}
+        POST /dead-letters/{deadLetterId}/redrive
+        POST /dead-letters/{deadLetterId}/discard
     """,
     "operator": """
         GET /workspaces

@@ -19,7 +19,7 @@ from tests.tenancy.routes import CASES, Case, served
 
 Pool = asyncpg.Pool
 Answer = tuple[int, list[tuple[str, str]], bytes]
-BY_ID = [case for case in CASES if case.names and case.who in ("viewer", "editor", "admin")]
+BY_ID = [case for case in CASES if case.names and case.who in ("viewer", "editor", "admin", "steward")]
 
 
 def test_every_route_has_a_row(api: Api) -> None:
@@ -137,7 +137,7 @@ async def test_listings_hold_ones_own(api: Api, world: World, ours: Estate, thei
     secrets = [value for name, value in theirs.ids.items() if name != "fileName"] + [theirs.event_id]
     async with api.client(world.ours.admin) as admin:
         for case in CASES:
-            if case.method == "GET" and case.who in ("viewer", "editor", "admin", "any"):
+            if case.method == "GET" and case.who in ("viewer", "editor", "admin", "steward", "any"):
                 if case.path.endswith("/events"):
                     continue  # an open stream; below
                 answer = await admin.get(api.url + case.address(**ours.ids))

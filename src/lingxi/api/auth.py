@@ -99,6 +99,13 @@ async def operator(caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
     return caller
 
 
+async def steward(caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
+    """An admin of a workspace; or an operator, for all: then `workspace_id` is None."""
+    if caller.role != "operator":
+        member_of_role(caller, "admin")
+    return caller
+
+
 async def worker(caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
     """Only a worker's token."""
     if caller.role != "worker":
@@ -114,6 +121,7 @@ Viewer = Annotated[Caller, Depends(viewer)]
 Editor = Annotated[Caller, Depends(editor)]
 Admin = Annotated[Caller, Depends(admin)]
 Operator = Annotated[Anyone, Depends(operator)]
+Steward = Annotated[Anyone, Depends(steward)]
 Worker = Annotated[Anyone, Depends(worker)]
 AnyCaller = Annotated[Anyone, Depends(authenticated)]
 

@@ -18,7 +18,15 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from lingxi.api import album_schemas, schemas, storage_schemas, webhook_schemas, why_schemas, worker_schemas
+from lingxi.api import (
+    album_schemas,
+    schemas,
+    steering_schemas,
+    storage_schemas,
+    webhook_schemas,
+    why_schemas,
+    worker_schemas,
+)
 from lingxi.api.app import API_ROUTERS
 from lingxi.api.compatibility import breaking_changes
 from lingxi.api.documented import SHARED_MARK
@@ -34,13 +42,22 @@ body, state. Every answer carries `X-Request-Id`. A method that an address does 
 API_VERSION = "1.0.0"  # of the contract, not of the package
 _METHODS = ("get", "put", "post", "delete", "head", "patch", "options")
 _OPEN_TAGS = {"Health"}
-_SCHEMA_MODULES = (schemas, album_schemas, storage_schemas, worker_schemas, webhook_schemas, why_schemas)
+_SCHEMA_MODULES = (
+    schemas,
+    album_schemas,
+    storage_schemas,
+    worker_schemas,
+    webhook_schemas,
+    why_schemas,
+    steering_schemas,
+)
 _WITH_OPTIONAL_MEMBERS = (
     *("NewTask", "NewItem", "NewToken", "NewWorkspace", "Problem"),
     *("LinkRequest", "DirectUploadRequest"),
     *("NewAlbum", "AlbumChange", "NewShareLink", "AlbumCounts", "Photo", "UploadedFile"),
     *("NewWebhook", "WebhookChange", "WebhookRotation", "WebhookReplay"),
     *("NewClaims", "NewLease", "NewProgress", "NewEnding", "NewItemError"),
+    *("Redrive",),
 )
 
 

@@ -262,7 +262,7 @@ async def named_workspace(connection: Connection, name_or_id: str) -> Workspace:
     return found
 
 
-async def audit(connection: Connection, workspace_id: UUID | None, verb: str, target: UUID) -> None:
+async def audit(connection: Connection, workspace_id: UUID | None, verb: str, target: UUID | str) -> None:
     """One row: the command line did it."""
     from lingxi.services.record_audit import record_audit
 

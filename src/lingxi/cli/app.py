@@ -14,6 +14,7 @@ from lingxi.cli import (
     access,
     albums,
     checking,
+    dead_letters,
     invariants,
     processors,
     publish,
@@ -57,6 +58,7 @@ def build() -> typer.Typer:
     webhooks.register(app)
     processors.register(app)
     invariants.register(app)
+    dead_letters.register(app)
     verify_archive.register(app)
     return app
 

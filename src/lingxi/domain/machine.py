@@ -1,7 +1,8 @@
 """The state machine of an item: one table, and a pure model of a task that applies it.
 
-`db/migrations/0001_spine.sql` (`claim_items`: `0004_processors.sql`) does the same with guarded statements that take arrays; a
-property test runs both side by side (`tests/integration/test_state_machine.py`), and ARCHITECTURE.md draws the table.
+`db/migrations/0001_spine.sql` (`claim_items`: `0004_processors.sql`, `discard_event`: `0007_operations.sql`) does the same with
+guarded statements that take arrays; a property test runs both side by side (`tests/integration/test_state_machine.py`), and
+ARCHITECTURE.md draws the table.
 """
 
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ class Event(StrEnum):
     RELEASE = "release"  # a stopping worker gives its attempt back, uncharged
     LOSE = "lose"  # the lease of its attempt ran out: charged
     CANCEL = "cancel"  # its task is cancelled
+    DISCARD = "discard"  # the event that should have rung for it was a dead letter, and was discarded
     RETRY_FAILED = "retry_failed"  # a new round of its task's failed items
 
 
@@ -49,6 +51,8 @@ TRANSITIONS: dict[tuple[ItemState, Event], Edge] = {
     (_S.RUNNING, Event.LOSE): Edge(_S.RETRYING, _S.FAILED, "lease ran out, worker_lost", keeps_history=True),
     (_S.QUEUED, Event.CANCEL): Edge(_S.CANCELLED, _S.CANCELLED, "not started"),
     (_S.RETRYING, Event.CANCEL): Edge(_S.CANCELLED, _S.CANCELLED, "not started"),
+    (_S.QUEUED, Event.DISCARD): Edge(_S.FAILED, _S.FAILED, "its event is given up: dispatch_failed"),
+    (_S.RETRYING, Event.DISCARD): Edge(_S.FAILED, _S.FAILED, "its event is given up: dispatch_failed"),
     (_S.FAILED, Event.RETRY_FAILED): Edge(_S.QUEUED, _S.QUEUED, "new round, attempt 0"),
 }
 """Every pair that is not here is refused: nothing changes, no number is taken."""
@@ -174,6 +178,15 @@ class ModelTask:
                 item.state, item.last_seq = ItemState.CANCELLED, self._number()
         self._end_if_final(False)
         return "cancelled"
+
+    def discard(self, waited_for: set[int]) -> None:
+        """The event that these positions waited for is given up."""
+        was_final = self.final
+        for position in sorted(waited_for):
+            item = self.items[position]
+            if item.state in NOT_STARTED and item.round == self.round:
+                item.state, item.last_seq = ItemState.FAILED, self._number()
+        self._end_if_final(was_final)
 
     def retry_failed(self) -> str:
         """Begin a round of the failed items; answers as `retry_failed` does."""

@@ -1,0 +1,41 @@
+"""The shapes of steering by hand on the wire: dead letters, queues, workers, quotas."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from lingxi.api.schemas import Time, Uuid, Wire
+
+
+# ── dead letters ─────────────────────────────────────────────────────────────────────────────────────────
+class DeadLetter(Wire):
+    id: int
+    type: str = Field(description="`items.queued`, `photo.uploaded`, `task.ended`, …")
+    queue: str | None
+    workspace_id: str | None = Uuid
+    task_id: str | None = Uuid
+    round: int | None
+    items: int = Field(description="Items that it sends; 0 when it is no batch of items.")
+    payload: dict[str, Any]
+    attempts: int
+    error: str | None = Field(description="What went wrong at the last try.")
+    created_at: str = Time
+
+
+class DeadLetterPage(Wire):
+    dead_letters: list[DeadLetter]
+    next_cursor: str | None
+
+
+class Redrive(Wire):
+    payload: dict[str, Any] | None = Field(
+        default=None, description="Sent instead of what it has; null or left out: as it is."
+    )
+
+
+class Handled(Wire):
+    id: int
+    outcome: Literal["redriven", "discarded"]
+
+
+Reason = Annotated[str, Field(max_length=200)]
