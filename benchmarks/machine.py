@@ -50,15 +50,28 @@ def descendants(pid: int) -> list[int]:
 
 def cpu_seconds(pids: Iterable[int]) -> float:
     """User and system seconds of these processes and all below them, ended children included."""
-    ticks = 0
-    for root in pids:
-        for pid in descendants(root):
-            try:
-                fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            ticks += sum(int(value) for value in fields[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(_ticks(pid, 4) for root in pids for pid in descendants(root)) / os.sysconf("SC_CLK_TCK")
+
+
+def own_cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system seconds of these processes and of no other."""
+    return sum(_ticks(pid, 2) for pid in pids) / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(pid: int, fields: int) -> int:
+    try:
+        values = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0
+    return sum(int(value) for value in values[11 : 11 + fields])
+
+
+def is_decoder(pid: int) -> bool:
+    """Is it one of Lingxi's processes that decode pictures?"""
+    try:
+        return b"lingxi.imaging.child" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def resident_bytes(pid: int) -> int:

@@ -22,11 +22,12 @@ import asyncpg
 import httpx
 import pyvips
 
+from benchmarks.machine import cpu_seconds, descendants, is_decoder, own_cpu_seconds
 from benchmarks.node_env import sharp_folder
 from benchmarks.photo_sets import PhotoSet
 from benchmarks.processes import Child, child
 from benchmarks.report import Report
-from benchmarks.servers import fresh_database, running_servers
+from benchmarks.servers import Servers, fresh_database, running_servers
 from benchmarks.stack import TEMPLATE, Stack, prepare_template, running_stack
 from benchmarks.stats import Spread
 from lingxi.db.session import create_pool, transaction
@@ -47,12 +48,39 @@ EXCLUDES = [
 ]
 
 
+Cpu = dict[str, float]  # milliseconds of user and system time a photo, by what the processes are
+
+
+@dataclass(slots=True)
+class Side:
+    """One side's rounds: photos a second, and the processor's time."""
+
+    rates: list[float] = field(default_factory=list)
+    cpu: list[Cpu] = field(default_factory=list)
+
+    def figures(self) -> dict[str, Any]:
+        groups = {name: Spread.of([cpu[name] for cpu in self.cpu]).median for name in self.cpu[0]}
+        total = Spread.of([sum(cpu.values()) for cpu in self.cpu])
+        return {
+            "photosPerSecond": Spread.of(self.rates).as_json(1),
+            "cpuMillisecondsPerPhoto": {"total": total.as_json(0)}
+            | {name: round(value, 1) for name, value in groups.items()},
+        }
+
+    def text(self) -> str:
+        cpu = self.figures()["cpuMillisecondsPerPhoto"]
+        parts = ", ".join(f"{name} {value:.0f}" for name, value in cpu.items() if name != "total")
+        return (
+            f"{Spread.of(self.rates).text(1)} ({cpu['total']['median']:.0f} ms of processor a photo: {parts})"
+        )
+
+
 @dataclass(slots=True)
 class Whole:
-    """One run's photos a second, by set and side."""
+    """The two sides on one set."""
 
-    lingxi: list[float] = field(default_factory=list)
-    sharp: list[float] = field(default_factory=list)
+    lingxi: Side = field(default_factory=Side)
+    sharp: Side = field(default_factory=Side)
 
 
 async def measure(
@@ -75,8 +103,8 @@ async def measure(
             running_stack(
                 servers, database_url, token, processes=LANES, settings={"QUEUE": "demo,photo"}
             ) as stack,
-            _Lingxi.open(stack, database_url) as ours,
-            _Sharp.open(database_url, folder) as theirs,
+            _Lingxi.open(servers, stack, database_url) as ours,
+            _Sharp.open(servers, database_url, folder) as theirs,
         ):
             for kind in sets:
                 found = Whole()
@@ -85,9 +113,15 @@ async def measure(
                     for side in (ours, theirs) if number % 2 else (theirs, ours):
                         if side is theirs and not kind.peers_read_it:
                             continue
+                        before = side.cpu_seconds()
                         rate = len(batch) / await side.publish(batch)
+                        after = side.cpu_seconds()
                         if number:
-                            (found.lingxi if side is ours else found.sharp).append(rate)
+                            into = found.lingxi if side is ours else found.sharp
+                            into.rates.append(rate)
+                            into.cpu.append(
+                                {name: (after[name] - before[name]) * 1000 / len(batch) for name in after}
+                            )
                     for path in batch:
                         path.unlink()
                 _tell(report, kind, found, judged=judged)
@@ -108,14 +142,16 @@ def _distinct(kind: PhotoSet, count: int, folder: Path, number: int) -> list[Pat
 
 def _tell(report: Report, kind: PhotoSet, found: Whole, *, judged: Collection[str] | None) -> None:
     name = f"whole {kind.name}"
-    report.lingxi[name] = {"photosPerSecond": Spread.of(found.lingxi).as_json(1)}
-    line = f"whole, {kind.name}: lingxi {Spread.of(found.lingxi).text(1)}"
-    if found.sharp:
-        ratios = Spread.of([ours / theirs for ours, theirs in zip(found.lingxi, found.sharp, strict=True)])
-        line += f", sharp and the same writes {Spread.of(found.sharp).text(1)}"
+    report.lingxi[name] = found.lingxi.figures()
+    line = f"whole, {kind.name}, photos/s: lingxi {found.lingxi.text()}"
+    if found.sharp.rates:
+        ratios = Spread.of(
+            [ours / theirs for ours, theirs in zip(found.lingxi.rates, found.sharp.rates, strict=True)]
+        )
+        line += f"; sharp and the same writes {found.sharp.text()}"
         report.ratios[f"sharp {name}"] = ratios.median
         report.peers.setdefault("sharp", {})[name] = {
-            "photosPerSecond": Spread.of(found.sharp).as_json(1),
+            **found.sharp.figures(),
             "lingxiIsTimesAsFast": ratios.as_json(2),
         }
         if judged is not None:
@@ -125,25 +161,43 @@ def _tell(report: Report, kind: PhotoSet, found: Whole, *, judged: Collection[st
                 ratios.median >= REQUIRED_RATIO,
                 required=kind.name in judged,
             )
-    report.say(f"{line} photos/s")
+    report.say(line)
 
 
 class _Lingxi:
     """A client of the running stack, and a look into its database for the end."""
 
-    def __init__(self, http: httpx.AsyncClient, database: asyncpg.Connection) -> None:
+    def __init__(
+        self, servers: Servers, stack: Stack, http: httpx.AsyncClient, database: asyncpg.Connection
+    ) -> None:
+        self._servers = servers
+        self._stack = stack
         self._http = http
         self._database = database
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, stack: Stack, database_url: str) -> AsyncIterator["_Lingxi"]:
+    async def open(cls, servers: Servers, stack: Stack, database_url: str) -> AsyncIterator["_Lingxi"]:
         headers = {"Authorization": f"Bearer {stack.token}"}
         base = f"http://127.0.0.1:{stack.port}/api/v1/"
         database = await asyncpg.connect(database_url)
         async with httpx.AsyncClient(base_url=base, headers=headers, timeout=PUBLISHED_SECONDS) as http:
-            yield cls(http, database)
+            yield cls(servers, stack, http, database)
         await database.close()
+
+    def cpu_seconds(self) -> Cpu:
+        assert self._stack.worker is not None
+        below = descendants(self._stack.worker.pid)
+        decoders = [pid for pid in below if is_decoder(pid)]
+        imaging = own_cpu_seconds(decoders)
+        return {
+            "decoders": imaging,
+            "worker": cpu_seconds([self._stack.worker.pid]) - imaging,
+            "api": cpu_seconds([self._stack.api.pid]),
+            "client": time.process_time(),
+            "postgres": cpu_seconds([self._servers.postgres_pid]),
+            "valkey": cpu_seconds([self._servers.valkey_pid]),
+        }
 
     async def publish(self, photos: Sequence[Path]) -> float:
         """Seconds from the first byte that is sent to the last photo that is published."""
@@ -175,7 +229,10 @@ class _Lingxi:
 class _Sharp:
     """Node processes, one a lane, and the writes beside them."""
 
-    def __init__(self, nodes: list[Child], pool: asyncpg.Pool, storage: Any, workspace_id: UUID) -> None:
+    def __init__(
+        self, servers: Servers, nodes: list[Child], pool: asyncpg.Pool, storage: Any, workspace_id: UUID
+    ) -> None:
+        self._servers = servers
         self._nodes = nodes
         self._pool = pool
         self._storage = storage
@@ -183,7 +240,7 @@ class _Sharp:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, database_url: str, folder: Path) -> AsyncIterator["_Sharp"]:
+    async def open(cls, servers: Servers, database_url: str, folder: Path) -> AsyncIterator["_Sharp"]:
         script = str(sharp_folder() / "peer.mjs")
         async with AsyncExitStack() as stack:
             nodes = [
@@ -198,8 +255,15 @@ class _Sharp:
             stack.push_async_callback(pool.close)
             storage = open_storage((folder / "sharp-objects").as_uri())
             workspace_id = await pool.fetchval("select id from workspaces limit 1")
-            yield cls(nodes, pool, storage, workspace_id)
+            yield cls(servers, nodes, pool, storage, workspace_id)
             await storage.close()
+
+    def cpu_seconds(self) -> Cpu:
+        return {
+            "node": cpu_seconds([node.pid for node in self._nodes]),
+            "writes": time.process_time(),
+            "postgres": cpu_seconds([self._servers.postgres_pid]),
+        }
 
     async def publish(self, photos: Sequence[Path]) -> float:
         async with transaction(self._pool) as connection:

@@ -52,6 +52,10 @@ class TroubledStorage:
         self._check()
         return await self._real.put(given, max_bytes=max_bytes, key=key)
 
+    async def put_file(self, path: Path, *, max_bytes: int, key: str | None = None) -> StoredBytes:
+        self._check()
+        return await self._real.put_file(path, max_bytes=max_bytes, key=key)
+
     async def open(self, key: str, *, start: int = 0, length: int | None = None) -> ObjectReader:
         self.opened += 1
         self._check()

@@ -20,7 +20,7 @@ from lingxi.imaging.errors import ImageError
 from lingxi.imaging.facts import Looks
 from lingxi.names import FINGERPRINT_QUEUE
 from lingxi.processors.contract import Context, Processor, ProcessorInput, ProcessorResult
-from lingxi.processors.publish import fetch_original
+from lingxi.processors.publish import original_file
 from lingxi.processors.video_common import item_error, unless_stopped
 from lingxi.services.keep_fingerprint import (
     Fingerprint,
@@ -116,9 +116,8 @@ class PhotoFingerprint:
 
     async def _look(self, context: Context, photo: Photo) -> Looks:
         try:
-            with open(context.scratch() / "original", "w+b", buffering=0) as original:  # noqa: ASYNC230
-                await fetch_original(photo, original, context.storage)
-                return await self._decoders.look(original.fileno())
+            async with original_file(photo, context.storage, context.scratch()) as original:
+                return await self._decoders.look(original)
         except ImageError as error:
             raise item_error(error.code, error.detail) from error
         except (OSError, StorageUnavailable) as error:

@@ -1,15 +1,15 @@
 """Publish a photo: from the stored original to what viewers see.
 
-The steps, in order: read the row; stream the original into a scratch file; make the variants in a child that can be killed; put
-them under names that carry their content; and one transaction for rows, state, version and event. Whatever crashes in
-between leaves only objects that no row names, and running it again is harmless.
+The steps, in order: read the row; have the original as a file, and see that its bytes are those that were put; make the variants
+in a child that can be killed; put them under names that carry their content; and one transaction for rows, state, version
+and event. Whatever crashes in between leaves only objects that no row names, and running it again is harmless.
 """
 
 import asyncio
 import hashlib
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ from lingxi.imaging.errors import ImageError
 from lingxi.imaging.facts import MadePhoto, MadeVariant
 from lingxi.observability import failpoints
 from lingxi.services.publish_photo import Made, Rollback, publish_photo
-from lingxi.storage import CHUNK_BYTES, ObjectMissing, Storage, StorageUnavailable
+from lingxi.storage import ObjectMissing, ObjectReader, Storage, StorageUnavailable
 
 Published = Literal["published", "already", "skipped"]
 MAX_VARIANT_BYTES = 64 << 20
@@ -111,38 +111,52 @@ def _folder(deps: PublishDeps) -> Path:
 async def _make(photo: Photo, deps: PublishDeps, scratch: Path) -> MadePhoto:
     """The variants as files in `scratch`."""
     try:
-        with open(scratch / "original", "w+b", buffering=0) as original:  # noqa: ASYNC230
-            await fetch_original(photo, original, deps.storage)
+        async with original_file(photo, deps.storage, scratch) as original:
             await failpoints.reach("photo.after_fetch")
-            return await deps.decoders.make_variants(original.fileno(), scratch)
+            return await deps.decoders.make_variants(original, scratch)
     except ImageError as error:
         raise _item_error(error.code, error.detail) from error
     except (OSError, StorageUnavailable) as error:
         raise Transient("storage_unavailable") from error
 
 
-async def fetch_original(photo: Photo, original: IO[bytes], storage: Storage) -> None:
-    """Write the photo's bytes into an open file, unbuffered. Permanent `object_not_found`, Transient `storage_unavailable`,
-    StorageUnavailable."""
+@asynccontextmanager
+async def original_file(photo: Photo, storage: Storage, scratch: Path) -> AsyncIterator[int]:
+    """A descriptor of the photo's bytes, whose SHA-256 has been checked: of storage's own file, or of a copy in `scratch`.
+
+    Permanent `object_not_found`, Transient `storage_unavailable`, StorageUnavailable, OSError.
+    """
+    try:
+        reader = await storage.open(photo.storage_key)
+    except ObjectMissing as error:
+        raise Permanent("object_not_found", "The original is gone from storage.") from error
+    with ExitStack() as opened:
+        try:
+            if (whole := await reader.whole_file()) is not None:
+                descriptor, sha256 = whole.descriptor, whole.sha256
+            else:
+                copy = opened.enter_context(open(scratch / "original", "w+b", buffering=0))  # noqa: ASYNC230
+                descriptor, sha256 = copy.fileno(), await _copied(reader, copy)
+            if sha256 != photo.sha256:
+                raise Transient("storage_unavailable", "The storage gave other bytes than were put.")
+            yield descriptor
+        finally:
+            await reader.close()
+
+
+async def _copied(reader: ObjectReader, copy: IO[bytes]) -> bytes:
+    """Write all bytes into an open file, unbuffered; their SHA-256."""
     digest = hashlib.sha256()
 
     def take(chunk: bytes) -> None:
         digest.update(chunk)
         view = memoryview(chunk)
         while view:
-            view = view[original.write(view) :]
+            view = view[copy.write(view) :]
 
-    try:
-        reader = await storage.open(photo.storage_key)
-    except ObjectMissing as error:
-        raise Permanent("object_not_found", "The original is gone from storage.") from error
-    try:
-        async for chunk in reader:
-            await asyncio.to_thread(take, chunk)
-    finally:
-        await reader.close()
-    if digest.digest() != photo.sha256:
-        raise Transient("storage_unavailable", "The storage gave other bytes than were put.")
+    async for chunk in reader:
+        await asyncio.to_thread(take, chunk)
+    return digest.digest()
 
 
 async def _store(photo: Photo, made: MadeVariant, generation: int, deps: PublishDeps) -> Variant:
@@ -152,7 +166,7 @@ async def _store(photo: Photo, made: MadeVariant, generation: int, deps: Publish
     folder = f"{deps.prefix}/{deps.environment}/albums/{photo.album_id}/variants/{photo.id}/{generation}"
     key = f"{folder}/{name}"
     try:
-        await deps.storage.put(_chunks(made.path), max_bytes=MAX_VARIANT_BYTES, key=key)
+        await deps.storage.put_file(made.path, max_bytes=MAX_VARIANT_BYTES, key=key)
     except StorageUnavailable as error:
         raise Transient("storage_unavailable") from error
     return Variant(
@@ -166,12 +180,6 @@ async def _store(photo: Photo, made: MadeVariant, generation: int, deps: Publish
         sha256=made.sha256,
         content_type=made.content_type,
     )
-
-
-async def _chunks(path: Path) -> AsyncIterator[bytes]:
-    with open(path, "rb") as file:  # noqa: ASYNC230 - only the reading takes time
-        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
-            yield chunk
 
 
 def _item_error(code: str, detail: str) -> ItemError:

@@ -6,7 +6,15 @@ from urllib.parse import unquote, urlsplit
 
 from lingxi.storage.errors import ObjectMissing, ObjectTooLarge, StorageError, StorageUnavailable
 from lingxi.storage.local import LocalStorage
-from lingxi.storage.port import CHUNK_BYTES, Listed, ObjectReader, SignedRequest, Stat, Storage, StoredBytes
+from lingxi.storage.port import (
+    CHUNK_BYTES,
+    Listed,
+    ObjectReader,
+    SignedRequest,
+    Stat,
+    Storage,
+    StoredBytes,
+)
 from lingxi.storage.s3 import S3Storage
 from lingxi.storage.s3_access import S3Access
 

@@ -61,19 +61,29 @@ class LocalStorage:
         key = key or new_key()
         upload = LocalUpload(self._unfinished, key, self._path(key), max_bytes)
         try:
-            await self._run(upload.begin)
             block = bytearray()
             async for chunk in chunks:
                 block += chunk
                 if len(block) >= CHUNK_BYTES:
                     await self._run(upload.write, block)
                     block = bytearray()
-            await self._run(upload.write, block)
-            stored = await self._run(upload.finish)
+            stored = await self._run(upload.finish, block)
             await failpoints.reach("storage.after_put")
             return stored
         except BaseException:
             # A thread may still be writing for a task that is cancelled: discard waits for it, come what may.
+            await asyncio.shield(self._loop_call(upload.discard))
+            raise
+
+    async def put_file(self, path: Path, *, max_bytes: int, key: str | None = None) -> StoredBytes:
+        """See `Storage.put_file`: in one thread, since each hop there costs more than a small file."""
+        key = key or new_key()
+        upload = LocalUpload(self._unfinished, key, self._path(key), max_bytes)
+        try:
+            stored = await self._run(upload.copy, path)
+            await failpoints.reach("storage.after_put")
+            return stored
+        except BaseException:
             await asyncio.shield(self._loop_call(upload.discard))
             raise
 
@@ -90,7 +100,7 @@ class LocalStorage:
         except asyncio.CancelledError:
             call.add_done_callback(_close_opened)  # a thread may still open it
             raise
-        return LocalReader(self._run, file, start, length)
+        return LocalReader(self._run, file, start, length, ours=not key.startswith(MEDIA))
 
     async def read_small(self, keys: Sequence[str], *, max_bytes: int) -> list[bytes | None]:
         """See `Storage.read_small`: all of them in one thread, since each hop there costs more than a small file."""

@@ -1,4 +1,5 @@
-"""Writing a file of the local storage: the steps of one put, each of which runs in a thread."""
+"""Writing a file of the local storage: the steps of one put, each of which runs in a thread. The first one begins, so that a
+small file is stored in a single step."""
 
 import contextlib
 import errno
@@ -10,7 +11,9 @@ from typing import Final
 
 from lingxi.observability import failpoints
 from lingxi.storage.errors import ObjectTooLarge, StorageUnavailable
-from lingxi.storage.port import StoredBytes, is_random_key, new_key
+from lingxi.storage.port import CHUNK_BYTES, StoredBytes, is_random_key, new_key
+
+Buffer = bytes | bytearray | memoryview
 
 _REASONS: Final = {
     errno.ENOSPC: "the disk is full",
@@ -40,37 +43,51 @@ class LocalUpload:
         self._discarded = False
         self._lock = threading.Lock()
 
-    def begin(self) -> None:
+    def write(self, block: bytearray) -> None:
+        """The next bytes."""
         with self._lock:
             if not self._discarded:
-                make_folder(self._temporary.parent)
-                make_folder(self._final.parent)
-                self._descriptor = os.open(
-                    self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-                )
+                self._write(block)
 
-    def write(self, block: bytearray) -> None:
+    def finish(self, block: bytearray) -> StoredBytes:
+        """The last bytes; durable when it returns."""
         with self._lock:
-            if self._discarded or self._descriptor is None:
-                return
-            self._size_bytes += len(block)
-            if self._size_bytes > self._max_bytes:
-                raise ObjectTooLarge(self._max_bytes)
-            self._sha256.update(block)
-            view = memoryview(block)
-            while view:
-                view = view[os.write(self._descriptor, view) :]
+            return self._finish(block)
 
-    def finish(self) -> StoredBytes:
-        with self._lock:
-            if not self._discarded and self._descriptor is not None:
-                os.fsync(self._descriptor)
-                failpoints.reach_sync("storage.before_rename")
-                os.rename(self._temporary, self._final)
-                self._finished = True
-                sync_folder(self._final.parent)
-                self._close()
-            return StoredBytes(self._key, self._size_bytes, self._sha256.digest())
+    def copy(self, source: Path) -> StoredBytes:
+        """All of a file, at once."""
+        with self._lock, open(source, "rb", buffering=0) as file:
+            block = bytearray(min(CHUNK_BYTES, max(1, os.fstat(file.fileno()).st_size)))
+            while not self._discarded and (count := file.readinto(block)):
+                self._write(memoryview(block)[:count])
+            return self._finish(b"")
+
+    def _write(self, block: Buffer) -> None:
+        view = memoryview(block)
+        self._size_bytes += len(view)
+        if self._size_bytes > self._max_bytes:
+            raise ObjectTooLarge(self._max_bytes)
+        if self._descriptor is None:
+            make_folder(self._temporary.parent)
+            make_folder(self._final.parent)
+            self._descriptor = os.open(
+                self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+            )
+        self._sha256.update(view)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def _finish(self, block: Buffer) -> StoredBytes:
+        if not self._discarded:
+            self._write(block)
+            assert self._descriptor is not None
+            os.fsync(self._descriptor)
+            failpoints.reach_sync("storage.before_rename")
+            os.rename(self._temporary, self._final)
+            self._finished = True
+            sync_folder(self._final.parent)
+            self._close()
+        return StoredBytes(self._key, self._size_bytes, self._sha256.digest())
 
     def discard(self) -> None:
         with self._lock:

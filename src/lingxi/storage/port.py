@@ -9,6 +9,7 @@ import re
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 CHUNK_BYTES: Final = 1 << 20  # what one read or write moves: large enough for a disk, small enough for memory
@@ -95,6 +96,15 @@ class SignedRequest:
     headers: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """An open file with an object's bytes, which nobody changes, and their SHA-256. The reader closes it; its position is
+    anybody's."""
+
+    descriptor: int
+    sha256: bytes
+
+
 class ObjectReader(Protocol):
     """Stored bytes being read. Iterate once; chunks are at most CHUNK_BYTES. Close it when you stop early."""
 
@@ -104,6 +114,12 @@ class ObjectReader(Protocol):
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """The chunks in order; raises StorageUnavailable when reading fails half-way."""
+
+    async def whole_file(self) -> "WholeFile | None":
+        """The object as a file that need not be copied, all of whose bytes have been read; None where it is no file of ours.
+
+        Instead of iterating. Raises StorageUnavailable.
+        """
 
     async def close(self) -> None:
         """Give the file or connection back; may be called twice."""
@@ -120,6 +136,9 @@ class Storage(Protocol):
         A put that fails or is cancelled leaves nothing that can be read. Raises ObjectTooLarge (past
         `max_bytes`), StorageUnavailable, and whatever `chunks` raises.
         """
+
+    async def put_file(self, path: Path, *, max_bytes: int, key: str | None = None) -> StoredBytes:
+        """`put` of a file of this machine, which stays where it is."""
 
     async def open(self, key: str, *, start: int = 0, length: int | None = None) -> ObjectReader:
         """Read `length` bytes (default: the rest) from byte `start` on.

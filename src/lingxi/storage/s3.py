@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
 from datetime import UTC, timedelta
+from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ from obstore.store import S3Store
 from lingxi.storage.checking import check_by_trying
 from lingxi.storage.errors import ObjectMissing, StorageUnavailable
 from lingxi.storage.port import (
+    CHUNK_BYTES,
     MEDIA,
     Listed,
     SignedRequest,
@@ -66,6 +68,10 @@ class S3Storage:
             upload, chunks, max_bytes=max_bytes, removable=is_random_key(key)
         )
         return StoredBytes(key, size_bytes, digest)
+
+    async def put_file(self, path: Path, *, max_bytes: int, key: str | None = None) -> StoredBytes:
+        """See `Storage.put_file`."""
+        return await self.put(_chunks_of(path), max_bytes=max_bytes, key=key)
 
     async def open(self, key: str, *, start: int = 0, length: int | None = None) -> S3Reader:
         """See `Storage.open`."""
@@ -234,6 +240,12 @@ class S3Storage:
 
 class _RangeOutside(StorageUnavailable):
     """A range that begins after the end."""
+
+
+async def _chunks_of(path: Path) -> AsyncIterator[bytes]:
+    with await asyncio.to_thread(open, path, "rb") as file:
+        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            yield chunk
 
 
 def _translated(error: Exception) -> Exception:

@@ -69,6 +69,9 @@ class S3Reader:
                 self._stream = None
         raise failure
 
+    async def whole_file(self) -> None:
+        """See `ObjectReader.whole_file`: there is none."""
+
     async def close(self) -> None:
         """See `ObjectReader.close`. The connection goes when its stream does."""
         self._closed = True

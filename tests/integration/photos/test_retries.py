@@ -15,7 +15,9 @@ import redis.asyncio
 
 from lingxi.broker.job import photo_job
 from lingxi.broker.queue import BullQueue, Delivery
+from lingxi.domain.errors import Transient
 from lingxi.names import PHOTO_QUEUE
+from lingxi.processors.publish import process_photo
 from lingxi.services.photo_jobs import (
     claim_photo_job,
     fail_photo_job,
@@ -24,9 +26,11 @@ from lingxi.services.photo_jobs import (
     renew_photo_jobs,
 )
 from lingxi.services.steer_photo import hide_photo
+from lingxi.storage.local_reader import LocalReader
 from lingxi.worker.lease import LeaseKeeper
 from lingxi.worker.ledger import Ledger
 from tests.support.photos import Photos
+from tests.support.pictures import picture
 from tests.support.waiting import wait_until
 
 Arm = Callable[[str], Path]
@@ -157,6 +161,28 @@ async def test_an_error_that_nobody_expected_is_tried_again(
     async with photos.worker(photo_backoff_seconds=0.05):
         assert (await photos.until_job(photo_id, "done"))["attempt"] == 3
     await photos.assert_published_once(photo_id)
+
+
+@pytest.mark.parametrize("copied", [False, True], ids=["storage's own file", "a copy"])
+async def test_other_bytes_than_were_put_are_not_published(
+    photos: Photos, monkeypatch: pytest.MonkeyPatch, *, copied: bool
+) -> None:
+    if copied:
+        monkeypatch.setattr(LocalReader, "whole_file", no_file)
+    photo_id = await photos.new_photo()
+    (original,) = (path for path in (photos.folder / "objects" / "objects").rglob("*") if path.is_file())
+    right = original.read_bytes()
+    original.write_bytes(picture("jpeg", 600, 401))
+    with pytest.raises(Transient, match="storage_unavailable"):
+        await process_photo(photo_id, photos.deps)
+    assert (await photos.row(photo_id))["processing_state"] == "uploaded"
+    original.write_bytes(right)
+    assert await process_photo(photo_id, photos.deps) == "published"
+    assert list((photos.folder / "scratch").iterdir()) == []
+
+
+async def no_file(reader: LocalReader) -> None:
+    return None
 
 
 async def test_an_attempt_that_takes_too_long_is_ended_and_charged(photos: Photos, arm: Arm) -> None:
