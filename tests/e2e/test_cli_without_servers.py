@@ -22,6 +22,7 @@ COMMANDS = [
     *("check", "conform", "token", "workspace", "invariants", "why", "storage", "webhook"),
     "dead-letters",
     *("album", "publish", "processors", "new-processor", "verify-archive", "archive-keys"),
+    "export-audit",
 ]
 
 

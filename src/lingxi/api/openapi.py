@@ -20,6 +20,7 @@ from pydantic.json_schema import models_json_schema
 
 from lingxi.api import (
     album_schemas,
+    audit_schemas,
     schemas,
     steering_schemas,
     storage_schemas,
@@ -45,6 +46,7 @@ _OPEN_TAGS = {"Health"}
 _SCHEMA_MODULES = (
     schemas,
     album_schemas,
+    audit_schemas,
     storage_schemas,
     worker_schemas,
     webhook_schemas,

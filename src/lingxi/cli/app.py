@@ -15,6 +15,7 @@ from lingxi.cli import (
     albums,
     checking,
     dead_letters,
+    export_audit,
     invariants,
     processors,
     publish,
@@ -59,6 +60,7 @@ def build() -> typer.Typer:
     processors.register(app)
     invariants.register(app)
     dead_letters.register(app)
+    export_audit.register(app)
     verify_archive.register(app)
     return app
 

@@ -19,6 +19,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from lingxi.client.albums import Albums
+from lingxi.client.audit import read_audit
 from lingxi.client.frames import Frame
 from lingxi.client.model import Item, Json, Page, Task
 from lingxi.client.transport import Transport, as_object
@@ -80,6 +81,10 @@ class Client:
     async def why(self, path: str) -> dict[str, Any]:
         """Why something waits or failed: `media-tasks/{id}`, `media-tasks/{id}/items/{id}` or `photos/{id}`."""
         return await self._transport.ask("GET", f"{path}/why")
+
+    def audit(self, *, since: str | None = None, until: str | None = None) -> AsyncIterator[Json]:
+        """The workspace's audit log, newest first, with an admin's token; times as on the wire."""
+        return read_audit(self._transport, since=since, until=until)
 
     async def list(self, *, limit: int = 50, cursor: str | None = None, **filters: str) -> Page:
         """One page of tasks, newest first. `filters` are the API's query parameters (`status`, `type`, …)."""
