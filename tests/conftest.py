@@ -13,6 +13,7 @@ import pytest
 import redis.asyncio
 
 from tests.support.databases import create_database, drop_database, make_template, migrate
+from tests.support.least_rights import refusals
 from tests.support.processes import Processes
 from tests.support.proxy import CuttingProxy
 from tests.support.s3 import S3Server
@@ -69,14 +70,16 @@ async def pool(database_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
 
 
 @pytest.fixture
-async def redis_url(servers: Servers) -> str:
-    """A Redis that holds nothing, of this test process alone."""
+async def redis_url(servers: Servers) -> AsyncIterator[str]:
+    """A Redis that holds nothing, of this test process alone; at the end it must not have refused Lingxi anything."""
     async with redis.asyncio.from_url(servers.redis_url) as client:
         if servers.private:
             await client.flushall()
         else:
             await client.flushdb()
-    return servers.redis_url
+        yield servers.redis_url
+        refused = await refusals(client)
+    assert refused == []
 
 
 @pytest.fixture

@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
+from tests.support.least_rights import RIGHTS, ROLES, TEST_DATABASES, grant_rights
 from tests.support.servers import ROOT, Servers
 
+_EMPTY_PREFIX = "lingxi_empty_"
 _TEMPLATE_PREFIX = "lingxi_template_"
-_TEST_PREFIX = "lingxi_test_"
 _TEMPLATE_LOCK = 7_134_201_902
 _number = count(1)
 
@@ -49,15 +50,25 @@ async def make_template(servers: Servers) -> str:
             await connection.execute(f'drop database if exists "{name}" with (force)')
             await connection.execute(f'create database "{name}"')
             await asyncio.to_thread(migrate, url_of(servers.database_url, name))
+            await _grant(url_of(servers.database_url, name))
             await connection.execute(f'alter database "{name}" is_template true')
     finally:
         await connection.close()
     return name
 
 
+async def _grant(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        await grant_rights(connection)
+    finally:
+        await connection.close()
+
+
 async def create_database(servers: Servers, worker: str, template: str) -> str:
     """Clone `template`; returns the URL of the clone."""
-    name = f"{_TEST_PREFIX}{worker}_{next(_number)}"
+    prefix = _EMPTY_PREFIX if template == "template0" else TEST_DATABASES
+    name = f"{prefix}{worker}_{next(_number)}"
     connection = await asyncpg.connect(servers.database_url)
     try:
         await connection.execute(f'drop database if exists "{name}" with (force)')
@@ -80,13 +91,14 @@ async def drop_database(servers: Servers, database_url: str) -> None:
 async def _drop_leftovers(connection: asyncpg.Connection[asyncpg.Record], keep: str) -> None:
     """Templates of older code, and databases of a run that was killed."""
     query = "select datname from pg_database where datname ^@ any($1::text[]) and datname <> $2"
-    for row in await connection.fetch(query, [_TEMPLATE_PREFIX, _TEST_PREFIX], keep):
+    for row in await connection.fetch(query, [_TEMPLATE_PREFIX, TEST_DATABASES, _EMPTY_PREFIX], keep):
         await connection.execute(f'alter database "{row[0]}" is_template false')
         await connection.execute(f'drop database "{row[0]}" with (force)')
 
 
 def _schema_digest() -> str:
     digest = hashlib.sha256()
+    digest.update(ROLES.read_bytes() + RIGHTS.read_bytes())
     package = ROOT / "src" / "lingxi" / "db"
     for path in sorted(p for p in package.rglob("*") if p.suffix in (".py", ".sql")):
         digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())

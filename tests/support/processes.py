@@ -13,12 +13,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tests.support.least_rights import as_app
 from tests.support.servers import ROOT
 from tests.support.waiting import wait_until_sync
 
 _NOISE = re.compile(
     r"Traceback \(most recent call last\)|Task exception was never retrieved|was never awaited"
 )
+_SERVERS = ("DATABASE_URL", "REDIS_URL")
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIPS_CONCURRENCY", "MALLOC_ARENA_MAX")
 
 
@@ -171,7 +173,9 @@ class Processes:
         return process
 
     def lingxi(self, *arguments: str, env: Mapping[str, str]) -> Process:
-        """`lingxi …` in a clean environment plus `env`."""
+        """`lingxi …` in a clean environment plus `env`; what serves connects with the least rights."""
+        if arguments[0] in ("api", "worker", "dispatcher"):
+            env = {name: as_app(value) if name in _SERVERS else value for name, value in env.items()}
         return self.start([sys.executable, "-m", "lingxi", *arguments], env=env, name=arguments[0])
 
     def close(self) -> None:

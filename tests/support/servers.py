@@ -5,7 +5,7 @@ that no other process uses; the folders are kept, so that the second run starts 
 
 - by default the wheels' PostgreSQL and Valkey;
 - `LINGXI_TEST_SERVERS=debian`: the PostgreSQL and the Redis that the system has, started the same way;
-- `DATABASE_URL` and `REDIS_URL`: servers that somebody else runs; the role must be allowed to create databases, and
+- `DATABASE_URL` and `REDIS_URL`: servers that somebody else runs; the role must be allowed to create databases and roles, and
   the logical Redis databases 0–15 are used (one a worker) and flushed.
 """
 
@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lingxi.embedded import EmbeddedError, EmbeddedPostgres, EmbeddedValkey, FolderInUse
+from tests.support.least_rights import has_redis_user, redis_user
 from tests.support.waiting import wait_until_sync
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +63,7 @@ def _first_free_slot() -> Iterator[Servers]:
             continue
         try:
             start_or_renew(valkey)
+            has_redis_user(valkey.password)
             yield Servers(postgres.url_of("postgres"), valkey.url, True)
         finally:
             valkey.stop()
@@ -94,7 +96,7 @@ def new_postgres(folder: Path, **settings: str) -> EmbeddedPostgres:
 
 def new_valkey(folder: Path, **settings: str) -> EmbeddedValkey:
     """A Valkey or Redis of the flavour under test, not started."""
-    return EmbeddedValkey(folder, server=_debian_redis(), settings=settings)
+    return EmbeddedValkey(folder, server=_debian_redis(), settings={"user": redis_user(), **settings})
 
 
 def _debian_postgres() -> Path | None:
@@ -119,6 +121,8 @@ class OwnServer:
 
     def __init__(self, server: EmbeddedPostgres | EmbeddedValkey) -> None:
         self._server = server
+        if isinstance(server, EmbeddedValkey):
+            has_redis_user(server.password)
 
     @property
     def url(self) -> str:

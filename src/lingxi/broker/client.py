@@ -54,6 +54,7 @@ def _client(url: str, timeout_seconds: float, *, retries: int, max_connections: 
         socket_timeout=timeout_seconds,
         socket_connect_timeout=1.0,
         socket_keepalive=True,
+        driver_info=None,  # no CLIENT SETINFO: a round trip that nobody reads, and a right that Redis 7.0 does not know
         max_connections=max_connections,
         # One more try covers a connection of the pool that died while it was idle.
         retry=Retry(ExponentialWithJitterBackoff(cap=0.1, base=0.02), retries),

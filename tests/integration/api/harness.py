@@ -30,6 +30,7 @@ from lingxi.storage import Storage, open_storage
 from lingxi.stream.hub import Hub, HubConfig
 from lingxi.stream.reader import PostgresReader
 from lingxi.stream.tokens import StreamTokens
+from tests.support.least_rights import as_app
 
 COMMAND_SECONDS = 3.0
 SECRET = b"a secret of the tests, 32 bytes at least"
@@ -85,6 +86,7 @@ async def open_api(
     **config: Any,
 ) -> AsyncIterator[Api]:
     """Serve an API, with its monitoring app on a second port."""
+    database_url, redis_url = as_app(database_url), as_app(redis_url)
     pool = await create_pool(
         database_url, name="test-api", min_size=0, max_size=pool_size, command_timeout_seconds=COMMAND_SECONDS
     )

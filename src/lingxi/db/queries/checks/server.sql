@@ -10,9 +10,9 @@ select current_setting('server_version')                            as version,
        coalesce(has_schema_privilege(current_schema(), 'create'), false) as may_create,
        coalesce((select array_agg(c.relname::text order by c.relname)
                    from pg_class c
-                  where c.relnamespace = to_regnamespace(current_schema())
+                  where c.relnamespace = to_regnamespace(coalesce(current_schema(), 'public'))
                     and c.relkind = 'r'
                     and c.relname <> 'alembic_version'
                     and not (has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
-                             and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))),
+                             and (has_table_privilege(c.oid, 'update') or c.relname = 'audit_log') and has_table_privilege(c.oid, 'delete'))),
                 array[]::text[])                                    as forbidden_tables
