@@ -67,6 +67,8 @@ PHOTO_ATTEMPTS: Final = 3
 # It doubles: a storage that is away for a minute costs no photo its last attempt.
 PHOTO_BACKOFF_SECONDS: Final = 25.0
 FOREIGN_JOB: Final = "foreign_job"
+CANARY_JOB_NAME: Final = "canary"  # asks a queue's workers whether they work
+CANARY_ID_PREFIX: Final = "canary-"  # of its job's id; a number follows
 WEBHOOK_QUEUE: Final = "webhook:deliver"
 WEBHOOK_ATTEMPTS: Final = 10  # of a delivery; the waits between them are in `processors/webhook_deliver.py`
 

@@ -151,6 +151,12 @@ class Settings(BaseSettings):
     sweep_interval_seconds: float = Field(
         30.0, ge=0.1, le=3_600, description="Seconds between two sweeps for lost work."
     )
+    canary_interval_seconds: float = Field(
+        60.0,
+        ge=0,
+        le=3_600,
+        description="Seconds between two canaries through each queue that has workers; 0 sends none. The alert looks for one that is not answered for three minutes.",
+    )
     collect_interval_seconds: float = Field(
         600.0,
         ge=0.1,

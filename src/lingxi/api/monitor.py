@@ -259,4 +259,10 @@ def _database_gauges(view: DatabaseView) -> list[Gauge]:
             (),
             {(): view.outbox_oldest_due_seconds},
         ),
+        Gauge(
+            "lingxi_canary_age_seconds",
+            "For how long the queue's canary has waited for a worker's answer; 0 when it has it.",
+            ("queue",),
+            {(queue,): seconds for queue, seconds in view.canary_seconds.items()},
+        ),
     ]

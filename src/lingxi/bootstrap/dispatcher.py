@@ -18,6 +18,7 @@ def dispatcher_config(settings: Settings) -> DispatcherConfig:
         queues=settings.deployed_queues,
         interval_seconds=settings.outbox_dispatch_interval_ms / 1000,
         waiting_limit=settings.queue_waiting_limit,
+        canary_interval_seconds=settings.canary_interval_seconds,
     )
 
 

@@ -13,22 +13,30 @@ from lingxi.broker.client import RedisClient, broker_errors
 _BEAT = """
 local time = redis.call('TIME')
 local at_ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-redis.call('SET', KEYS[1], cjson.encode({worker = ARGV[1], atMs = at_ms}), 'EX', ARGV[2])
+redis.call('SET', KEYS[1], cjson.encode({worker = ARGV[1], atMs = at_ms, canaries = ARGV[3] == '1'}), 'EX', ARGV[2])
 return at_ms
 """
 
 
 class Heartbeats:
-    """Writes and reads `lingxi:worker:heartbeat:<queue>`: {"worker", "atMs"}."""
+    """Writes and reads `lingxi:worker:heartbeat:<queue>`: {"worker", "atMs", "canaries": it answers canaries}."""
 
     def __init__(self, client: RedisClient) -> None:
         self._client = client
         self._beat = client.register_script(_BEAT)
 
-    async def beat(self, queue: str, worker: str, ttl_seconds: int = names.HEARTBEAT_TTL_SECONDS) -> None:
-        """Say that `worker` serves `queue` now. Raises BrokerUnavailable."""
+    async def beat(
+        self,
+        queue: str,
+        worker: str,
+        ttl_seconds: int = names.HEARTBEAT_TTL_SECONDS,
+        *,
+        canaries: bool = False,
+    ) -> None:
+        """Say that `worker` serves `queue` now, and whether it answers canaries. Raises BrokerUnavailable."""
+        key = names.HEARTBEAT_KEY.format(queue=queue)
         with broker_errors():
-            await self._beat(keys=[names.HEARTBEAT_KEY.format(queue=queue)], args=[worker, ttl_seconds])
+            await self._beat(keys=[key], args=[worker, ttl_seconds, int(canaries)])
 
     async def ages(self, queues: Sequence[str]) -> dict[str, float | None]:
         """Seconds since the last beat of each queue; None when its key is missing. Raises BrokerUnavailable."""

@@ -29,17 +29,22 @@ REJECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What jobs of one kind have in common: their name, and BullMQ's own attempts with exponential backoff."""
+    """What jobs of one kind have in common: their name, and BullMQ's own attempts with exponential backoff.
+
+    `first`: it is the next that a worker takes (only with priority 0).
+    """
 
     name: str = names.JOB_NAME
     attempts: int = 1
     backoff_ms: int = 0  # before the second attempt; doubles for each later one
+    first: bool = False
 
 
 ITEM_OPTIONS = JobOptions()
 PHOTO_OPTIONS = JobOptions(
     names.PHOTO_JOB_NAME, names.PHOTO_ATTEMPTS, round(names.PHOTO_BACKOFF_SECONDS * 1000)
 )
+CANARY_OPTIONS = JobOptions(names.CANARY_JOB_NAME, first=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,17 @@ def photo_job(photo_id: UUID, album_id: UUID) -> Job:
     """The job of a photo's first publication. Its id is always the same, so a photo has one such job at most."""
     data = f'{{"v":{names.PAYLOAD_VERSION},"photoId":"{photo_id}","albumId":"{album_id}"}}'
     return Job(f"process-{photo_id}", data.encode(), PHOTO_OPTIONS)
+
+
+def canary_job(number: int) -> Job:
+    """A canary: it overtakes everything, since it asks whether workers take jobs, and not how many wait."""
+    data = f'{{"v":{names.PAYLOAD_VERSION},"canary":{number}}}'
+    return Job(f"{names.CANARY_ID_PREFIX}{number}", data.encode(), CANARY_OPTIONS, priority=0)
+
+
+def is_canary(job_id: str) -> bool:
+    """Does a job of this id ask whether workers work?"""
+    return job_id.startswith(names.CANARY_ID_PREFIX)
 
 
 @dataclass(slots=True)

@@ -78,6 +78,8 @@ class Templates:
         }  # fmt: skip
         if kind.backoff_ms:
             options["backoff"] = {"type": "exponential", "delay": kind.backoff_ms}
+        if kind.first:
+            options["lifo"] = True
         if priority:
             options["priority"] = priority
             keys = "marker meta id prioritized delayed completed active events pc"

@@ -27,6 +27,7 @@ from lingxi.db.session import Connection, Record, connect, is_conflict, is_unava
 from lingxi.domain.backoff import backoff_seconds
 from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
+from lingxi.outbox.canary import CanarySender
 from lingxi.outbox.counts import Round, Totals
 from lingxi.outbox.events import Prepared, prepare_alone, queue_of
 from lingxi.outbox.fairness import Fairness
@@ -61,6 +62,7 @@ class DispatcherConfig:
     lock_ttl_ms: int = names.DISPATCH_LOCK_TTL_MS
     retry_base_seconds: float = 1.0
     retry_cap_seconds: float = 300.0
+    canary_interval_seconds: float = 0.0  # none
     name: str = "dispatcher"
 
 
@@ -80,6 +82,7 @@ class Dispatcher:
             connection_factory(config.redis_url, timeout_seconds=names.DISPATCH_TIMEOUT_SECONDS),
             name=config.name,
         )
+        self._canary = CanarySender(self._client, self._sender, config.queues, config.canary_interval_seconds)
         self._connection: Connection | None = None
         self._wake = asyncio.Event()
         self._stopping = False
@@ -166,6 +169,7 @@ class Dispatcher:
         roomy, held = await self._look_for_room()
         deliveries = 0
         connection = await self._connected()
+        await self._canary.tick(connection)
         limit = 1 if self._one_by_one else names.EVENTS_PER_ROUND
         async with connection.transaction():
             held += [(None, workspace) for workspace in await satisfied_workspaces(connection)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -126,3 +127,7 @@ class JobSender:
         for queue in self._queues.values():
             await queue.close()
         await self._shared.close()
+    async def add(self, queue: str, job: Job) -> None:
+        """Add one job that belongs to no event. Raises BrokerError."""
+        await self._queues[queue].add_many([job], priority=0, timestamp_ms=time.time_ns() // 1_000_000)
+

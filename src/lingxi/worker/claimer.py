@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from lingxi.broker.job import is_canary
 from lingxi.broker.queue import Delivery
 from lingxi.db.session import is_unavailable
 from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
 from lingxi.processors.contract import Processor
+from lingxi.services.answer_canary import answer_canary
 from lingxi.services.claim_items import ItemKey, claim_items, existing_items
 from lingxi.services.release_unanswered import release_unanswered
 from lingxi.worker.config import WorkerConfig
@@ -57,9 +59,15 @@ class Claimer:
 
     async def work(self, batch: list[Delivery]) -> None:
         """Start what can be claimed; raises when the batch must be tried again."""
-        wanted = self._sort(batch)
-        if not wanted:
-            return
+        wanted = self._sort([delivery for delivery in batch if not is_canary(delivery.job_id)])
+        if wanted:
+            await self._start(wanted)
+        if canaries := [delivery for delivery in batch if is_canary(delivery.job_id)]:
+            async with self._store.connection() as connection:
+                await answer_canary(connection, self._ledger.queue, self._config.name)
+            self._settled(Fate.DONE, canaries)
+
+    async def _start(self, wanted: dict[ItemKey, Delivery]) -> None:
         claimed: set[ItemKey] = set()
         if self._processor is not None and self._executor is not None:
             claimed = await self._claim(wanted, self._processor, self._executor)

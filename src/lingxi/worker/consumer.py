@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lingxi.broker.canaries import Canaries
 from lingxi.broker.connection import ConnectionFactory
 from lingxi.broker.heartbeat import Heartbeats
 from lingxi.broker.hints import Hints
@@ -48,6 +49,7 @@ class Surroundings:
     store: Store
     connections: ConnectionFactory
     heartbeats: Heartbeats
+    canaries: Canaries
     hints: Hints
     stats: FinishedCounts
     tallies: Tallies
@@ -106,7 +108,9 @@ class Consumer:
             self.photos,
         )
         settler = Settler(ledger, self._queue, around.redis, self._arrived)
-        self._intake = Intake(config, ledger, self._queue, around.heartbeats, around.redis, self._arrived)
+        self._intake = Intake(
+            config, ledger, self._queue, around.heartbeats, around.canaries, around.redis, self._arrived
+        )
         outages = (around.postgres, around.redis)
         self._claims: Stage[Delivery] = Stage("claim", self._claimer.work, *outages)
         self._endings: Stage[Running] = Stage("finish", self.finisher.work, *outages)

@@ -4,8 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
+from lingxi.broker.canaries import Canaries
 from lingxi.broker.errors import BrokerUnavailable
 from lingxi.broker.heartbeat import Heartbeats
+from lingxi.broker.job import is_canary
 from lingxi.broker.queue import BullQueue, Delivery
 from lingxi.observability.logging import get_logger
 from lingxi.worker.config import WorkerConfig
@@ -26,6 +28,7 @@ class Intake:
         ledger: Ledger,
         queue: BullQueue,
         heartbeats: Heartbeats,
+        canaries: Canaries,
         redis: Outage,
         arrived: Callable[[Sequence[Delivery]], None],
     ) -> None:
@@ -33,6 +36,7 @@ class Intake:
         self._ledger = ledger
         self._queue = queue
         self._heartbeats = heartbeats
+        self._canaries = canaries
         self._redis = redis
         self._arrived = arrived
         self._beat_due = 0.0
@@ -61,6 +65,7 @@ class Intake:
         wanted = min(self._ledger.free, _MOST_AT_ONCE)
         if wanted <= 0:
             self._ledger.room.clear()
+            await self._take_canary()
             try:
                 async with asyncio.timeout(wait_seconds):
                     await self._ledger.room.wait()
@@ -74,10 +79,20 @@ class Intake:
             if self._ledger.free <= 0:  # acknowledgements brought jobs meanwhile
                 await self._queue.pass_on()
 
+    async def _take_canary(self) -> None:
+        """With no room for work there is room for one canary: a worker whose places are all busy with long items does work."""
+        if any(map(is_canary, self._ledger.deliveries)) or not await self._canaries.is_next(
+            self._ledger.queue
+        ):
+            return
+        taken = await self._queue.take(1)
+        self._arrived([delivery for delivery in taken if is_canary(delivery.job_id)])
+        await self._queue.give_back([delivery for delivery in taken if not is_canary(delivery.job_id)])
+
     async def _tend(self) -> None:
         now = time.monotonic()
         if now >= self._beat_due:
-            await self._heartbeats.beat(self._ledger.queue, self._config.name)
+            await self._heartbeats.beat(self._ledger.queue, self._config.name, canaries=True)
             self._beat_due = now + self._config.heartbeat_seconds
         if now >= self._stalled_due:
             self._stalled_due = now + self._config.stalled_check_seconds

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from lingxi.broker.canaries import Canaries
 from lingxi.broker.client import worker_client
 from lingxi.broker.connection import connection_factory
 from lingxi.broker.heartbeat import Heartbeats
@@ -101,6 +102,7 @@ class WorkerProcess:
             store=store,
             connections=connection_factory(self._config.redis_url),
             heartbeats=Heartbeats(client),
+            canaries=Canaries(client),
             hints=hints,
             stats=FinishedCounts(client),
             tallies=self._tallies,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from lingxi.broker.job import is_canary
 from lingxi.broker.queue import BullQueue, Delivery
 from lingxi.names import FOREIGN_JOB
 from lingxi.observability import failpoints
@@ -47,8 +48,13 @@ class Settler:
     async def work(self, batch: list[tuple[Fate | Later, Delivery]]) -> None:
         """Raises BrokerUnavailable when the batch must be settled again, which does no harm."""
         if done := [delivery for fate, delivery in batch if fate is Fate.DONE]:
-            brought = await self._queue.finish_many(done, fetch_next=not self._ledger.stopping)
-            self._ledger.dropped(done)
+            # A canary may have come beside a full house: it makes no room for another job.
+            canaries = [delivery for delivery in done if is_canary(delivery.job_id)]
+            others = [delivery for delivery in done if not is_canary(delivery.job_id)] if canaries else done
+            await self._queue.finish_many(canaries, fetch_next=False)
+            self._ledger.dropped(canaries)
+            brought = await self._queue.finish_many(others, fetch_next=not self._ledger.stopping)
+            self._ledger.dropped(others)
             self._arrived(brought)
             await failpoints.reach("worker.after_ack")
         for fate, delivery in batch:
