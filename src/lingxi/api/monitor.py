@@ -160,6 +160,8 @@ class _Shared:
     async def get(self) -> Any:
         if self._task is None:
             self._task = asyncio.ensure_future(self._read())
+            # All who wait may have given up before it fails.
+            self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(self._task)
 
 
