@@ -102,6 +102,12 @@ class Origin(NamedTuple):
     workspace_id: UUID
 
 
+async def queue_of(connection: Connection, attempt: AttemptKey) -> str | None:
+    """The queue of the item that an attempt is of, whoever owns it; None when there is none."""
+    queue: str | None = await connection.fetchval(sql("tasks/type"), attempt.item.task_id)
+    return queue
+
+
 async def origin_of(connection: Connection, attempt: AttemptKey) -> Origin | None:
     """None when the item's last attempt is another one."""
     row = await connection.fetchrow(sql("items/attempt"), *attempt.item, attempt.fence)
@@ -115,6 +121,7 @@ class Ended(NamedTuple):
 
     verdict: Literal["accepted", "already"]
     state: str
+    decision: Decision
 
 
 async def finish_for(
@@ -136,6 +143,9 @@ async def finish_for(
     answer = answers.get((attempt.item, attempt.fence))
     if answer is None or answer.verdict == "superseded":
         return None
-    if answer.verdict == "already" and answer.state not in _STATES_AFTER[decision.outcome]:
+    if answer.verdict == "already" and (
+        answer.state not in _STATES_AFTER[decision.outcome]
+        or await connection.fetchval(sql("items/was_lost"), attempt.fence)
+    ):
         return None
-    return Ended(answer.verdict, answer.state)
+    return Ended(answer.verdict, answer.state, decision)

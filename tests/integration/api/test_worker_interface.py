@@ -86,6 +86,7 @@ async def test_claimed_renewed_finished(
 async def test_who_was_superseded_changes_nothing(
     worker: httpx.AsyncClient, items: list[str], pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
+    superseded, done_before = await counted(worker, "superseded"), await counted(worker, "succeeded")
     old = (await claim(worker, items[0]))["claimed"][0]["attemptId"]
     await pool.execute(
         "update media_task_items set lease_expires_at = now() - interval '1 s' where state = 'running'"
@@ -106,6 +107,41 @@ async def test_who_was_superseded_changes_nothing(
     assert late.status_code == 409, "another ending than the one that was stored"
     row = await pool.fetchrow("select result from media_task_items where position = 1")
     assert row is not None and row["result"] == '{"new": true}'
+    assert (
+        await counted(worker, "superseded") - superseded,
+        await counted(worker, "succeeded") - done_before,
+    ) == (2, 1)
+
+
+async def counted(worker: httpx.AsyncClient, outcome: str) -> int:
+    """Attempts of drills, as the metrics have them."""
+    sample = f'lingxi_item_attempts_total{{queue="demo:drill",outcome="{outcome}"}} '
+    lines = (await worker.get("metrics")).text.splitlines()
+    return sum(int(line.removeprefix(sample)) for line in lines if line.startswith(sample))
+
+
+async def test_a_superseded_ending_changes_nothing_whatever_it_says(
+    worker: httpx.AsyncClient, items: list[str], pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """Also when nobody else has the item yet, and when the round is a later one."""
+    old = (await claim(worker, items[0]))["claimed"][0]["attemptId"]
+    await pool.execute(
+        "update media_task_items set lease_expires_at = now() - interval '1 s' where state = 'running'"
+    )
+    await pool.execute("select sweep_leases(10)")
+    before = await pool.fetch("select * from media_task_items order by position")
+    audited = await pool.fetchval("select count(*) from audit_log")
+    error = {"code": "no_good", "message": "It is not.", "retryable": False}
+    for ending in (
+        {"outcome": "succeeded", "result": {"old": True}},
+        {"outcome": "failed", "error": error},
+        {"outcome": "failed", "error": {**error, "retryable": True}},
+        {"outcome": "released"},
+    ):
+        answer = await worker.post(f"worker/attempts/{old}/finish", json=ending)
+        assert (answer.status_code, answer.json()["code"]) == (409, 40901), ending
+    assert await pool.fetch("select * from media_task_items order by position") == before
+    assert await pool.fetchval("select count(*) from audit_log") == audited
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ Behind the same fence as our own workers: an attempt that was superseded changes
 the role `worker`: it belongs to no workspace, and may do nothing else.
 """
 
+from contextlib import suppress
 from datetime import UTC
 from typing import Annotated, Any
 from uuid import UUID
@@ -26,11 +27,13 @@ from lingxi.api.reading import read_json, validated
 from lingxi.broker.errors import BrokerError
 from lingxi.broker.heartbeat import Heartbeats
 from lingxi.broker.stats import FinishedCounts
+from lingxi.broker.totals import Totals
 from lingxi.db.session import Connection
 from lingxi.domain.decide import Failed, GivenBack, Happening, Succeeded
-from lingxi.domain.errors import Conflict, FieldError, NotFound, SchemaError
+from lingxi.domain.errors import ITEM_CODES, Conflict, FieldError, NotFound, SchemaError
 from lingxi.domain.ids import item_id
 from lingxi.domain.wire import time_to_wire
+from lingxi.observability.tallies import Tallies
 from lingxi.processors.results import encode_result
 from lingxi.services.claim_items import Claim
 from lingxi.services.serve_attempt import (
@@ -41,6 +44,7 @@ from lingxi.services.serve_attempt import (
     finish_for,
     origin_of,
     parse_item,
+    queue_of,
     renew_for,
 )
 
@@ -157,10 +161,12 @@ async def finish(request: Request, caller: Worker, attempt_id: AttemptText) -> R
     deps, attempt = deps_of(request), _attempt_of(attempt_id)
     asked = validated(_ENDING, await read_json(request))
     told: list[tuple[Origin, Ended]] = []
+    fenced: list[str | None] = []
 
     async def work(connection: Connection) -> Done:
         origin = await origin_of(connection, attempt)
         if origin is None:
+            fenced.append(await queue_of(connection, attempt))
             raise _SUPERSEDED
         processor = deps.registry.find(origin.type)
         ended = await finish_for(
@@ -171,17 +177,22 @@ async def finish(request: Request, caller: Worker, attempt_id: AttemptText) -> R
             backoff_seconds=processor.backoff_seconds if processor else 2.0,
         )
         if ended is None:
+            fenced.append(origin.type)
             raise _SUPERSEDED
         told.append((origin, ended))
         body = orjson.dumps({"verdict": ended.verdict, "state": ended.state})
         return Done(200, body, f"attempt:{attempt}")
 
-    response = await _changes(request).run(_change(request, caller, "worker.finish"), work)
+    try:
+        response = await _changes(request).run(_change(request, caller, "worker.finish"), work)
+    finally:
+        for queue in filter(None, fenced):
+            await _count_fenced(deps, queue)
     for origin, ended in told:
         deps.hints.publish_tasks([attempt.item.task_id])
         deps.hints.publish_outbox()
         if ended.verdict == "accepted":
-            await _count(deps, origin.type, ended.state)
+            await _count(deps, origin.type, ended)
     return response
 
 
@@ -238,11 +249,23 @@ async def _beat(deps: ApiDeps, queue: str, worker: str) -> None:
         return
 
 
-async def _count(deps: ApiDeps, queue: str, state: str) -> None:
-    try:
-        await FinishedCounts(deps.redis).add(queue, int(state == "succeeded"), int(state == "failed"))
-    except BrokerError:
-        return
+async def _count(deps: ApiDeps, queue: str, ended: Ended) -> None:
+    """For health and metrics, as our own workers count theirs; Redis away: not counted."""
+    tallies, code = Tallies(), ended.decision.error_code
+    tallies.count("lingxi_item_attempts_total", queue, ended.decision.outcome)
+    if code is not None:
+        tallies.count("lingxi_item_failures_total", queue, code if code in ITEM_CODES else "other")
+    await Totals(deps.redis).tell(tallies)
+    with suppress(BrokerError):
+        await FinishedCounts(deps.redis).add(
+            queue, int(ended.state == "succeeded"), int(ended.state == "failed")
+        )
+
+
+async def _count_fenced(deps: ApiDeps, queue: str) -> None:
+    tallies = Tallies()
+    tallies.count("lingxi_item_attempts_total", queue, "superseded")
+    await Totals(deps.redis).tell(tallies)
 
 
 def _changes(request: Request) -> Changes:
