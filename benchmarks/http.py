@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+_BOUNDARY = "7d5c1f0e9b3a4c62"
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -43,8 +45,24 @@ class HttpConnection:
         head = f"POST {path} HTTP/1.1\r\n{self._head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         return await self._exchange(f"{head}\r\n".encode() + body)
 
-    async def _exchange(self, request: bytes) -> Answer:
-        self._writer.write(request)
+    async def post_file(self, path: str, name: str, content: bytes) -> Answer:
+        """Send a form of one file."""
+        before = (
+            f"--{_BOUNDARY}\r\n"
+            f'Content-Disposition: form-data; name="files"; filename="{name}"\r\n'
+            "Content-Type: application/octet-stream\r\n\r\n"
+        ).encode()
+        after = f"\r\n--{_BOUNDARY}--\r\n".encode()
+        head = (
+            f"POST {path} HTTP/1.1\r\n{self._head}"
+            f"Content-Type: multipart/form-data; boundary={_BOUNDARY}\r\n"
+            f"Content-Length: {len(before) + len(content) + len(after)}\r\n\r\n"
+        )
+        return await self._exchange(head.encode() + before, content, after)
+
+    async def _exchange(self, *request: bytes) -> Answer:
+        for part in request:
+            self._writer.write(part)
         await self._writer.drain()
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers = {

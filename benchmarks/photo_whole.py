@@ -19,9 +19,9 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-import httpx
 import pyvips
 
+from benchmarks.http import HttpConnection
 from benchmarks.machine import cpu_seconds, descendants, is_decoder, own_cpu_seconds
 from benchmarks.node_env import sharp_folder
 from benchmarks.photo_sets import PhotoSet
@@ -168,21 +168,25 @@ class _Lingxi:
     """A client of the running stack, and a look into its database for the end."""
 
     def __init__(
-        self, servers: Servers, stack: Stack, http: httpx.AsyncClient, database: asyncpg.Connection
+        self,
+        servers: Servers,
+        stack: Stack,
+        connections: Sequence[HttpConnection],
+        database: asyncpg.Connection,
     ) -> None:
         self._servers = servers
         self._stack = stack
-        self._http = http
+        self._connections = connections
         self._database = database
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, servers: Servers, stack: Stack, database_url: str) -> AsyncIterator["_Lingxi"]:
-        headers = {"Authorization": f"Bearer {stack.token}"}
-        base = f"http://127.0.0.1:{stack.port}/api/v1/"
         database = await asyncpg.connect(database_url)
-        async with httpx.AsyncClient(base_url=base, headers=headers, timeout=PUBLISHED_SECONDS) as http:
-            yield cls(servers, stack, http, database)
+        connections = [await stack.connect() for _ in range(UPLOADS_AT_ONCE)]
+        yield cls(servers, stack, connections, database)
+        for connection in connections:
+            connection.close()
         await database.close()
 
     def cpu_seconds(self) -> Cpu:
@@ -201,18 +205,20 @@ class _Lingxi:
 
     async def publish(self, photos: Sequence[Path]) -> float:
         """Seconds from the first byte that is sent to the last photo that is published."""
-        album = (await self._http.post("albums", json={"name": "bench"})).json()["id"]
-        at_once = asyncio.Semaphore(UPLOADS_AT_ONCE)
+        album = (await self._connections[0].post("/api/v1/albums", b'{"name": "bench"}')).json()["id"]
+        waiting = list(photos)
 
-        async def send(path: Path) -> None:
-            async with at_once:
-                files = {"file": (path.name, await asyncio.to_thread(path.read_bytes))}
-                answer = await self._http.post(f"albums/{album}/photos", files=files)
-                if answer.status_code != 201:
-                    raise RuntimeError(f"an upload was answered {answer.status_code}: {answer.text[:500]}")
+        async def send(http: HttpConnection) -> None:
+            while waiting:
+                path = waiting.pop(0)
+                content = await asyncio.to_thread(path.read_bytes)
+                answer = await http.post_file(f"/api/v1/albums/{album}/photos", path.name, content)
+                if answer.status != 201:
+                    raise RuntimeError(f"an upload was answered {answer.status}: {answer.body[:500]!r}")
 
         started = time.monotonic()
-        await asyncio.gather(*(send(path) for path in photos))
+        async with asyncio.timeout(PUBLISHED_SECONDS):
+            await asyncio.gather(*(send(http) for http in self._connections))
         while (state := await self._state(album)) != {"ready": len(photos)}:
             if "processing_failed" in state or time.monotonic() - started > PUBLISHED_SECONDS:
                 raise RuntimeError(f"the photos are {state}")

@@ -132,7 +132,16 @@ async def test_links_and_pipes_among_media_are_not_followed(storage: Storage, tm
         with pytest.raises(ObjectMissing):
             await storage.stat(f"media:{name}")
     (media / "folder" / "plain").write_bytes(b"for you")
-    names = ["folder/plain", "link", "out/secret", "out/secret", "nowhere/x", "pipe", "folder", "folder/plain"]
+    names = [
+        "folder/plain",
+        "link",
+        "out/secret",
+        "out/secret",
+        "nowhere/x",
+        "pipe",
+        "folder",
+        "folder/plain",
+    ]
     read = await storage.read_small([f"media:{name}" for name in names], max_bytes=100)
     assert read == [b"for you", *[None] * 6, b"for you"]
 
