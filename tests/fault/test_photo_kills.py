@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
 from lingxi.names import FAILPOINTS
+from lingxi.services.request_reprocess import request_reprocess
 from tests.fault.conftest import StartWorker
 from tests.fault.test_worker_processes import ends, started
+from tests.support.killing import assert_stops_clean, lose_attempts
 from tests.support.photos import Photos
 from tests.support.pictures import picture
 from tests.support.waiting import wait_until
@@ -131,3 +135,36 @@ async def test_two_processes_and_many_photos_publish_each_once(
     assert {(await photos.job(one))["attempt"] for one in ids} == {1}
     numbers = sorted([(await photos.row(one))["last_seq"] for one in ids])
     assert numbers == list(range(14, 26)), "dense, after one for the album and twelve for the uploads"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kills", [pytest.param(10, marks=slow)])
+async def test_a_reprocess_that_is_killed_at_random_points(
+    photos: Photos, start: Callable[..., Any], tmp_path: Path, kills: int
+) -> None:
+    """Each photo ends with the last generation that was asked for, whole, and one event a generation."""
+    ids = [await photos.new_photo(picture("png", 1600, 1200 + number)) for number in range(2)]
+    worker = start()
+    for photo_id in ids:
+        await photos.until_job(photo_id, "done", 60)
+    pool = photos.work.pool
+
+    async def submit(number: int) -> UUID:
+        async with pool.acquire() as connection, connection.transaction():
+            (task,) = await request_reprocess(connection, photos.work.workspace_id, photos.album_id)
+            await connection.execute(
+                "update media_tasks set max_attempts = $2 where id = $1", task.id, 20 * kills
+            )
+        return task.id
+
+    tasks = await lose_attempts(photos.work, worker, submit, kills, 0.6)
+    for photo_id in ids:
+        row = await photos.row(photo_id)
+        assert row["published_generation"] == row["requested_generation"] == 1 + len(tasks)
+        assert row["entity_version"] == 1 + len(tasks)
+        assert await photos.events(photo_id) == ["photo.published"] + ["photo.updated"] * len(tasks)
+        for variant in await photos.variants(photo_id):
+            reader = await photos.storage.open(variant["storage_key"])
+            data = b"".join([chunk async for chunk in reader])
+            assert hashlib.sha256(data).digest() == variant["sha256"]
+    await assert_stops_clean(worker, photos.folder)

@@ -87,7 +87,7 @@ async def at_work(work: Work, supervisor: int, task_id: UUID) -> list[int] | Non
         workers = [pid for pid in children_of(supervisor) if str(pid) in busy and not gone(pid)]
         return (workers,) if workers else None
 
-    found: tuple[list[int] | None] = await wait_until(cast(Any, fact), 60)
+    found: tuple[list[int] | None] = await wait_until(cast(Any, fact), 120)
     return found[0]
 
 
