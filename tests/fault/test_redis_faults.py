@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
+import asyncpg
 import pytest
 import pytest_asyncio
 import redis.asyncio
 import redis.exceptions
 
+from lingxi.names import MARKER_KEY
 from tests.chaos.ground import own_ground
 from tests.fault.live import Live
 from tests.support.servers import OwnServer
@@ -200,17 +202,41 @@ async def test_wiped_in_mid_flight(live: Live) -> None:
 
 async def test_restored_from_an_old_copy(live: Live, tmp_path: Path) -> None:
     """The copy holds jobs that are done by now, and lacks those that came later: each item runs once all the same."""
-    done = await live.submit(60, durationMs=300)
+    done = await live.submit(80, durationMs=1_000)
     await live.has(done, "running", 5)
-    copy = tmp_path / "copy"
-    await asyncio.to_thread(live.valkey.stop)
-    await asyncio.to_thread(shutil.copytree, live.valkey.folder, copy)
-    await asyncio.to_thread(live.valkey.start)
+    async with client_of(live.valkey) as client:
+        marker = await client.get(MARKER_KEY)
+        revived = await client.keys(f"bull:chaos-work:*-{done[:-4]}*")
+    await copied(live.valkey, to=tmp_path / "copy")
     await live.eyes.ended(done)
-    later = await live.submit(60, durationMs=300)
+    later = await live.submit(60, durationMs=500)
     await live.has(later, "running", 5)
-    await asyncio.to_thread(live.valkey.stop)
-    await asyncio.to_thread(shutil.rmtree, live.valkey.folder / "appendonlydir")
-    await asyncio.to_thread(shutil.copytree, copy / "appendonlydir", live.valkey.folder / "appendonlydir")
-    await asyncio.to_thread(live.valkey.start)
+    await wait_until(cast(Any, lambda: _is_forgotten(live, marker)))
+    recognised = _wipes_seen(live)
+    await copied(tmp_path / "copy", to=live.valkey)
+    assert len(revived) > 40
+    await wait_until(lambda: _wipes_seen(live) > recognised, 20, "the sweep recognises the copy")
     await live.recovers(done, later)
+
+
+async def copied(source: OwnServer | Path, *, to: OwnServer | Path) -> None:
+    """What the server keeps on disk, while it is down."""
+    server = source if isinstance(source, OwnServer) else to
+    assert isinstance(server, OwnServer)
+    await asyncio.to_thread(server.stop)
+    there, here = (one.folder if isinstance(one, OwnServer) else one for one in (source, to))
+    shutil.rmtree(here / "appendonlydir", ignore_errors=True)
+    shutil.copytree(there / "appendonlydir", here / "appendonlydir")
+    await asyncio.to_thread(server.start)
+
+
+async def _is_forgotten(live: Live, marker: str) -> bool:
+    """Is this marker none that Redis may bear?"""
+    connection = await asyncpg.connect(live.system.database_url)
+    known = await connection.fetchval("select value from deployment where key = 'redis_marker'")
+    await connection.close()
+    return marker not in known.split()
+
+
+def _wipes_seen(live: Live) -> int:
+    return sum(one.get("wiped", 0) for one in live.system.running["worker"].events("sweep_done"))
