@@ -119,6 +119,10 @@ _ROLES: dict[Who, str] = {
         POST /workspaces
         GET /workspaces/{workspaceId}
         GET /workspaces/caps
+        GET /queues
+        POST /queues/{queue}/pause
+        POST /queues/{queue}/drain
+        POST /queues/{queue}/resume
         PUT /workspaces/{workspaceId}/cap
     """,
     "worker": """

@@ -101,6 +101,7 @@ class QueueMonitor:
                 "delayed": counts.delayed + database.retrying[queue],
             },
             "oldestWaitingSeconds": oldest,
+            "hold": hold.to_wire() if (hold := database.holds.get(queue)) else None,
             "heartbeat": {"state": heartbeat_state(age), "ageSeconds": age},
         }
 
@@ -124,6 +125,10 @@ class QueueMonitor:
         async def database_gauges() -> list[Gauge]:
             return _database_gauges(await database.get())
 
+        async def held() -> list[Gauge]:
+            holds = (await database.get()).holds
+            return [_held({(queue,): float(queue in holds) for queue in self._queues})]
+
         async def totals() -> list[Metric]:
             return _totals(await self._totals.read())
 
@@ -134,6 +139,7 @@ class QueueMonitor:
             Collector("redis", redis_gauges),
             Collector("delayed", delayed),
             Collector("postgresql", database_gauges),
+            Collector("holds", held),
             Collector("totals", totals),
             Collector("pool", pool),
         ]
@@ -171,6 +177,12 @@ def _jobs(samples: Samples) -> Gauge:
         "Jobs by state. waiting: in Redis; delayed: waits for its next attempt; completed, failed: final within the last hour.",
         ("queue", "state"),
         samples,
+    )
+
+
+def _held(samples: Samples) -> Gauge:
+    return Gauge(
+        "lingxi_queue_held", "1 while the queue is paused or draining by hand; else 0.", ("queue",), samples
     )
 
 

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from lingxi.api.schemas import Time, Uuid, Wire
 
+Reason = Annotated[str, Field(max_length=200)]
+
 
 # ── dead letters ─────────────────────────────────────────────────────────────────────────────────────────
 class DeadLetter(Wire):
@@ -38,4 +40,20 @@ class Handled(Wire):
     outcome: Literal["redriven", "discarded"]
 
 
-Reason = Annotated[str, Field(max_length=200)]
+# ── queues ───────────────────────────────────────────────────────────────────────────────────────────────
+class Queue(Wire):
+    queue: str
+    state: Literal["open", "paused", "draining"] = Field(
+        description="paused: nothing of it is sent, taken or claimed · draining: nothing is sent, what was sent is finished; "
+        "then it is paused."
+    )
+    reason: str | None
+    since: str | None = Time
+
+
+class QueueList(Wire):
+    queues: list[Queue]
+
+
+class NewHold(Wire):
+    reason: Reason | None = Field(default=None, description="For people: shown in `why` and in health.")

@@ -27,6 +27,7 @@ from lingxi.db.session import create_pool
 from lingxi.imaging.children import DecoderConfig, Decoders
 from lingxi.maintenance.object_collector import ObjectCollector
 from lingxi.maintenance.photo_sweep import PhotoSweeper
+from lingxi.maintenance.queue_holder import QueueHolder
 from lingxi.maintenance.sweeper import Sweeper
 from lingxi.names import PHOTO_QUEUE
 from lingxi.observability.logging import say_of_process
@@ -111,6 +112,7 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
             photo_sweeper = PhotoSweeper(pool, photos, settings.sweep_interval_seconds, limit)
             tallies.follow("lingxi_photo_sweep_total", photo_sweeper.found)
             beside.append(photo_sweeper)
+        beside.append(QueueHolder(pool, client, queues, check_seconds=settings.sweep_interval_seconds))
         beside.append(ObjectCollector(pool, storage, collector_config(settings)))
         registry = make_registry(settings, decoders, pool, storage)
         config = worker_config(settings, name)

@@ -19,6 +19,8 @@ from lingxi.cli import (
     invariants,
     processors,
     publish,
+    queues,
+    retrying,
     servers,
     storage,
     tasks,
@@ -61,6 +63,7 @@ def build() -> typer.Typer:
     invariants.register(app)
     dead_letters.register(app)
     export_audit.register(app)
+    queues.register(app)
     verify_archive.register(app)
     return app
 

@@ -37,6 +37,7 @@ from lingxi.outbox.telling import Teller
 from lingxi.services.fan_out_webhooks import fan_out_webhooks
 from lingxi.services.workspace_caps import satisfied_workspaces
 
+from lingxi.services.queue_holds import held_queues
 log = get_logger("outbox.dispatcher")
 
 HANDLED_TYPES = names.EVENT_TYPES
@@ -175,8 +176,9 @@ class Dispatcher:
             held += [(None, workspace) for workspace in await satisfied_workspaces(connection)]
             rows = await connection.fetch(
                 sql("outbox/claim_due"),
+            by_hand = await held_queues(connection)
                 limit,
-                roomy,
+                [queue for queue in roomy if queue not in by_hand],
                 names.PAYLOAD_VERSION,
                 list(HANDLED_TYPES),
                 [queue for queue, _ in held],

@@ -78,7 +78,7 @@ Waits = Literal["no", "suspect", "capped"]
 async def existing_items(connection: Connection, queue: str, keys: Sequence[ItemKey]) -> dict[ItemKey, Waits]:
     """Which of `keys` are items of this queue at all, and which of these wait and are due.
 
-    `suspect`: its last attempt was lost; `capped`: its workspace has a cap; `no`: it needs no work now.
+    `suspect`: its last attempt was lost; `capped`: its workspace has a cap, or its queue is paused; `no`: it needs no work now.
     """
     rows = await connection.fetch(
         sql("items/exist"), queue, [key.task_id for key in keys], [key.position for key in keys]

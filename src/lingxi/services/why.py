@@ -14,7 +14,7 @@ from lingxi.domain.wire import Item, ItemProblem
 from lingxi.names import DEAD_LETTERED, GROUPS, HEARTBEAT_TTL_SECONDS, PHOTO_QUEUE
 
 Reason = Literal[
-    "deadLetter", "redisAway", "noDispatcher", "noWorker", "backoff", "cap", "notSent", "behind", "next",
+    "deadLetter", "paused", "redisAway", "noDispatcher", "noWorker", "backoff", "cap", "notSent", "behind", "next",
     "running", "succeeded", "failed", "cancelled",
 ]  # fmt: skip
 STALE_SECONDS = 2 * HEARTBEAT_TTL_SECONDS
@@ -141,6 +141,8 @@ def _waits(row: Any, live: Live) -> tuple[Reason, str]:
         return "backoff", f"An attempt failed; the next one (of {row['max_attempts']}) is due in {due:.0f} s."
     if row["published_at"] is None and row["last_error"] == DEAD_LETTERED:
         return "deadLetter", f"Its event could not be sent and was given up on: {row['error_detail']}"
+    if row["hold_state"] is not None:
+        return "paused", _held(row)
     if not live.redis_up:
         return "redisAway", "Redis is away: nothing begins until it is back; nothing is lost."
     if row["max_running"] is not None and row["running"] >= row["max_running"]:
@@ -154,6 +156,15 @@ def _waits(row: Any, live: Live) -> tuple[Reason, str]:
     return _behind_workers(
         row["type"], live, row["ahead"], row["ahead_own"], sent=row["published_at"] is not None
     )
+
+
+def _held(row: Any) -> str:
+    """An operator holds the queue."""
+    since = row["held_at"].strftime("%Y-%m-%d %H:%M UTC")
+    reason = f": {row['hold_reason'].rstrip('.')}" if row["hold_reason"] else ""
+    paused = row["hold_state"] == "paused"
+    said = "An operator paused the queue" if paused else "An operator drains the queue"
+    return f"{said} ({since}){reason}. It goes on once the queue is resumed; nothing is lost."
 
 
 def _behind_workers(queue: str, live: Live, ahead: int, own: int | None, *, sent: bool) -> tuple[Reason, str]:
@@ -189,6 +200,8 @@ def judge_photo(row: Any, live: Live) -> Why:
     if due is not None and due > 0:
         said = f"An attempt failed with {row['last_error']}; the next one is due in {due:.0f} s."
         return Why(state, "backoff", said, PHOTO_QUEUE)
+    if row["hold_state"] is not None:
+        return Why(state, "paused", _held(row), PHOTO_QUEUE)
     if not live.redis_up:
         away = "Redis is away: nothing begins until it is back; nothing is lost."
         return Why(state, "redisAway", away, PHOTO_QUEUE)

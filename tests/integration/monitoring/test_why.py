@@ -134,6 +134,7 @@ async def test_another_workspace_is_told_nothing(api: Api, editor: httpx.AsyncCl
 
 UP = Live(True, 1.0, True)
 PENDING = {
+    "hold_state": None,
     "processing_state": "uploaded", "visibility": "unpublished", "error_code": None, "state": "pending", "attempt": 0,
     "worker": None, "last_error": None, "due_in_seconds": None, "ahead": 0,
 }  # fmt: skip

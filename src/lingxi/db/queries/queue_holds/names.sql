@@ -1,0 +1,2 @@
+-- Queues to which nothing is sent.
+select queue from queue_holds

@@ -1,0 +1,2 @@
+-- $1 queue
+delete from queue_holds where queue = $1 returning queue
