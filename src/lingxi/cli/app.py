@@ -20,7 +20,6 @@ from lingxi.cli import (
     processors,
     publish,
     queues,
-    retrying,
     servers,
     storage,
     tasks,
