@@ -54,12 +54,12 @@ _SCHEMA_MODULES = (
     steering_schemas,
 )
 _WITH_OPTIONAL_MEMBERS = (
-    *("NewTask", "NewItem", "NewToken", "NewWorkspace", "Problem"),
+    *("NewTask", "NewItem", "RetryChoice", "NewToken", "NewWorkspace", "Problem"),
     *("LinkRequest", "DirectUploadRequest"),
     *("NewAlbum", "AlbumChange", "NewShareLink", "AlbumCounts", "Photo", "UploadedFile"),
     *("NewWebhook", "WebhookChange", "WebhookRotation", "WebhookReplay"),
     *("NewClaims", "NewLease", "NewProgress", "NewEnding", "NewItemError"),
-    *("Redrive",),
+    *("Redrive", "NewHold"),
 )
 
 

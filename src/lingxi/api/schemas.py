@@ -223,6 +223,14 @@ class Heartbeat(Wire):
     age_seconds: float | None = Field(description="Null when missing: nothing was heard for 30 s.")
 
 
+class QueueHold(Wire):
+    state: Literal["paused", "draining"] = Field(
+        description="paused: nothing of it is sent, taken or claimed · draining: nothing is sent, what was sent is finished."
+    )
+    reason: str | None
+    since: str = Time
+
+
 class QueueHealth(Wire):
     queue: str
     status: Literal["ok", "degraded"] = Field(description="degraded: work waits, and no worker is heard.")
@@ -231,6 +239,7 @@ class QueueHealth(Wire):
         description="Of any item that is due, wherever it waits; 0 when none."
     )
     heartbeat: Heartbeat
+    hold: QueueHold | None = Field(description="Null: nobody holds it.")
 
 
 class OutboxHealth(Wire):

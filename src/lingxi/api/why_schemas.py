@@ -1,11 +1,38 @@
 """Why something waits or failed, as it is on the wire."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from lingxi.api import schemas
 from lingxi.services.why import Reason
+
+Code = Annotated[str, StringConstraints(pattern="^[a-z][a-z0-9_]{0,99}$")]
+
+
+class RetryChoice(schemas.Wire):
+    only: list[Code] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=50,
+        description="Only items that failed with one of these codes (`GET …/why` counts them). Without it: all that failed.",
+    )
+    canary: bool = Field(
+        default=False,
+        description="First one item of each code, as a round of its own; the others of a code are the next round if its item "
+        "succeeds.",
+    )
+
+
+class PlannedCause(schemas.Wire):
+    code: str
+    canary_index: int = Field(description="The item that runs first, from 0.")
+    rest: int = Field(description="How many others failed with this code.")
+    state: Literal["waiting", "followed", "stopped", "overtaken"] = Field(
+        description="`waiting`: the canary has not ended. `followed`: it succeeded, and the rest is the next round. `stopped`: "
+        "it did not, and the rest stays failed. `overtaken`: somebody began another round."
+    )
+    sentence: str = Field(description="For people.")
 
 
 class WhyCause(schemas.Wire):
@@ -35,4 +62,7 @@ class WhyAnswer(schemas.Wire):
     attempts: list[schemas.Attempt]
     causes: list[WhyCause] = Field(
         description="Of a task: its items by state and code, the most frequent first."
+    )
+    plan: list[PlannedCause] = Field(
+        description="Of a task whose last retry ran one item of each code first: what becomes of the rest."
     )

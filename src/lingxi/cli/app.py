@@ -20,12 +20,14 @@ from lingxi.cli import (
     processors,
     publish,
     queues,
+    retrying,
     servers,
     storage,
     tasks,
     verify_archive,
     webhooks,
     why,
+    workers,
 )
 from lingxi.cli.exits import CommandError, Exit, explain
 from lingxi.cli.output import report
@@ -53,6 +55,7 @@ def build() -> typer.Typer:
     access.register(app)
     storage.register(app)
     tasks.register(app)
+    retrying.register(app)
     why.register(app)
     publish.register(app)
     albums.register(app)
@@ -61,8 +64,9 @@ def build() -> typer.Typer:
     processors.register(app)
     invariants.register(app)
     dead_letters.register(app)
-    export_audit.register(app)
     queues.register(app)
+    workers.register(app)
+    export_audit.register(app)
     verify_archive.register(app)
     return app
 

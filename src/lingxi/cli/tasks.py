@@ -42,7 +42,6 @@ def register(app: typer.Typer) -> None:
     app.command("list")(list_tasks)
     app.command("show")(show)
     app.command("cancel")(cancel)
-    app.command("retry-failed")(retry_failed)
 
 
 def submit(
@@ -89,7 +88,7 @@ def submit(
             output.say(f"task {made.id}: {made.counts.total} items of {made.type}")
             await follow_task(client, made.id, output, None)
         else:
-            _tell(made, output)
+            tell(made, output)
 
     with_client(url, token, data_dir, run)
 
@@ -192,29 +191,7 @@ def cancel(
     output = Output(as_json)
 
     async def run(client: Client) -> None:
-        _tell(await client.cancel(task, idempotency_key=key), output)
-
-    with_client(url, token, data_dir, run)
-
-
-def retry_failed(
-    task: TaskArgument,
-    follow: WatchOption = False,
-    key: KeyOption = None,
-    url: UrlOption = DEFAULT_URL,
-    token: TokenOption = None,
-    data_dir: DataDirOption = DEFAULT_DATA_DIR,
-    as_json: JsonOption = False,
-) -> None:
-    """Queue only what failed again, as a new round."""
-    output = Output(as_json)
-
-    async def run(client: Client) -> None:
-        again = await client.retry_failed(task, idempotency_key=key)
-        if follow:
-            await follow_task(client, task, output, str(again.cursor))
-        else:
-            _tell(again, output)
+        tell(await client.cancel(task, idempotency_key=key), output)
 
     with_client(url, token, data_dir, run)
 
@@ -249,7 +226,14 @@ async def _until_interrupted(work: Coroutine[Any, Any, None]) -> None:
 async def follow_task(
     client: Client, task_id: str, output: Output, last_event_id: str | None, patience_seconds: float = 60.0
 ) -> None:
-    """Shows the task to its end. CommandError with exit code 1 unless it succeeded."""
+    """Shows the task to its end. Exit code 1 unless it succeeded."""
+    conclude(await watch_to_end(client, task_id, output, last_event_id, patience_seconds), output)
+
+
+async def watch_to_end(
+    client: Client, task_id: str, output: Output, last_event_id: str | None, patience_seconds: float = 60.0
+) -> Task:
+    """Shows the task as it goes on; the task as it ended."""
     from lingxi.cli.progress import ProgressView, counts_in_words
 
     with ProgressView(output) as view:
@@ -261,12 +245,18 @@ async def follow_task(
     assert task is not None, "a watch ends with an end frame"
     if output.live:
         output.say(f"{task.status}: {counts_in_words(task.counts)}")
+    return task
+
+
+def conclude(task: Task, output: Output) -> None:
+    """The result of a watch. Exit code 1 unless the task succeeded."""
     output.result(task.raw)
     if task.status != "succeeded":
         raise typer.Exit(Exit.NOT_SUCCEEDED)
 
 
-def _tell(task: Task, output: Output) -> None:
+def tell(task: Task, output: Output) -> None:
+    """The task in a line, and as the result."""
     _say_task(task, output)
     output.result(task.raw)
 

@@ -79,6 +79,8 @@ def _say(answer: dict[str, Any], output: Output) -> None:
                 for one in answer["attempts"]
             ],
         )
+    for one in answer["plan"]:
+        output.say(one["sentence"])
     if failed := [cause for cause in answer["causes"] if cause["state"] == "failed"]:
         output.say()
         output.table(

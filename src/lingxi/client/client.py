@@ -109,10 +109,24 @@ class Client:
             await self._transport.post(f"{_task_path(task_id)}/cancel", None, idempotency_key)
         )
 
-    async def retry_failed(self, task_id: str, *, idempotency_key: str | None = None) -> Task:
-        """Queues the failed items again, as a new round. ApiError 40901 if nothing has failed."""
+    async def retry_failed(
+        self,
+        task_id: str,
+        *,
+        only: Sequence[str] | None = None,
+        canary: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        """Queues the failed items again, as a new round. ApiError 40901 if nothing has failed.
+
+        `only`: those that failed with one of these codes. `canary`: first one of each code; the others of a code follow as the
+        next round if it succeeds.
+        """
+        choice: dict[str, Any] = {} if only is None else {"only": list(only)}
+        if canary:
+            choice["canary"] = True
         return Task.from_wire(
-            await self._transport.post(f"{_task_path(task_id)}/retry-failed", None, idempotency_key)
+            await self._transport.post(f"{_task_path(task_id)}/retry-failed", choice or None, idempotency_key)
         )
 
     def watcher(

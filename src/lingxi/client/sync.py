@@ -69,8 +69,17 @@ class SyncClient:
     def cancel(self, task_id: str, *, idempotency_key: str | None = None) -> Task:
         return self._run(self._client.cancel(task_id, idempotency_key=idempotency_key))
 
-    def retry_failed(self, task_id: str, *, idempotency_key: str | None = None) -> Task:
-        return self._run(self._client.retry_failed(task_id, idempotency_key=idempotency_key))
+    def retry_failed(
+        self,
+        task_id: str,
+        *,
+        only: Sequence[str] | None = None,
+        canary: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Task:
+        return self._run(
+            self._client.retry_failed(task_id, only=only, canary=canary, idempotency_key=idempotency_key)
+        )
 
     def watch(self, task_id: str, *, last_event_id: str | None = None) -> Iterator[Frame]:
         return self._iterate(self._client.watch(task_id, last_event_id=last_event_id))

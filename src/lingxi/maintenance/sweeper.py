@@ -15,6 +15,7 @@ from lingxi.db.session import Connection, Pool, transaction
 from lingxi.maintenance.loop import Loop
 from lingxi.observability import failpoints
 from lingxi.services.requeue_lost import NO_ID, WaitingTask, expected_jobs, requeue_items, waiting_tasks
+from lingxi.services.retry_plans import advance_retry_plans
 from lingxi.services.sweep_leases import sweep_leases
 
 SWEEP_LOCK = 0x57EE9  # one sweep at a time: a second would only find the same
@@ -50,6 +51,7 @@ class SweepCounts:
     lost: int = 0  # attempts whose lease ran out
     failed: int = 0  # of these, items that had no attempt left
     requeued: int = 0  # items that Redis had lost
+    planned: int = 0  # tasks whose retry went on after its canaries, or ended
     wiped: bool = False  # Redis was wiped or restored since the last sweep
     skipped: bool = False  # another process was sweeping
     task_ids: set[UUID] = field(default_factory=set)
@@ -77,6 +79,7 @@ class Sweeper(Loop):
             "lost": counts.lost,
             "failed": counts.failed,
             "requeued": counts.requeued,
+            "planned": counts.planned,
             "wiped": int(counts.wiped),
         }
 
@@ -95,6 +98,7 @@ class Sweeper(Loop):
         try:
             await self._sweep_leases(counts)
             if not counts.skipped:
+                await self._advance_plans(counts)
                 await self._requeue_lost(counts)
         finally:
             self.totals.lost += counts.lost
@@ -120,6 +124,13 @@ class Sweeper(Loop):
             counts.task_ids |= swept.task_ids
             if not swept.full:
                 return
+
+    async def _advance_plans(self, counts: SweepCounts) -> None:
+        """Canaries of a retry whose end no dispatcher has seen."""
+        async with transaction(self.pool) as connection:
+            decided = await advance_retry_plans(connection)
+        counts.planned += len(decided)
+        counts.task_ids |= decided
 
     async def _requeue_lost(self, counts: SweepCounts) -> None:
         found = await self.marker.read()  # before PostgreSQL's, which is written first

@@ -32,12 +32,13 @@ from lingxi.outbox.counts import Round, Totals
 from lingxi.outbox.events import Prepared, prepare_alone, queue_of
 from lingxi.outbox.fairness import Fairness
 from lingxi.outbox.jobs import jobs_of_event
+from lingxi.outbox.plans import follow_canaries
 from lingxi.outbox.sender import Delivered, JobSender, Parcel
 from lingxi.outbox.telling import Teller
 from lingxi.services.fan_out_webhooks import fan_out_webhooks
+from lingxi.services.queue_holds import held_queues
 from lingxi.services.workspace_caps import satisfied_workspaces
 
-from lingxi.services.queue_holds import held_queues
 log = get_logger("outbox.dispatcher")
 
 HANDLED_TYPES = names.EVENT_TYPES
@@ -174,9 +175,9 @@ class Dispatcher:
         limit = 1 if self._one_by_one else names.EVENTS_PER_ROUND
         async with connection.transaction():
             held += [(None, workspace) for workspace in await satisfied_workspaces(connection)]
+            by_hand = await held_queues(connection)
             rows = await connection.fetch(
                 sql("outbox/claim_due"),
-            by_hand = await held_queues(connection)
                 limit,
                 [queue for queue in roomy if queue not in by_hand],
                 names.PAYLOAD_VERSION,
@@ -196,6 +197,8 @@ class Dispatcher:
             await self._write_down(connection, rows, prepared.published, delivered, done)
             await failpoints.reach("outbox.before_commit")
         await failpoints.reach("outbox.after_commit")
+        if await follow_canaries(connection, prepared.ended_tasks):
+            self.wake()
         self._hints.publish_tasks(prepared.ended_tasks)
         self._hints.publish_albums(prepared.changed_albums)
         self._teller.sent({row["id"]: row["due_seconds"] for row in rows}, delivered.sent)
@@ -234,9 +237,8 @@ class Dispatcher:
             queue, jobs = queue_of(row), row["item_count"] or 1
             flow = (queue or "", row["workspace_id"])
             if queue is not None and (flow in held or not self._make_room(queue, row["workspace_id"], jobs)):
-                held.add(
-                    flow
-                )  # in order: a small event behind a big one of its workspace must not pass it for ever
+                # In order: a small event behind a big one of its workspace must not pass it for ever.
+                held.add(flow)
                 done.held_back += 1
             elif row["type"] == names.EVENT_ITEMS_QUEUED:
                 sendable.append(row)

@@ -30,8 +30,10 @@ from lingxi.api.reading import (
     refuse_unknown_query,
     task_id_of,
 )
+from lingxi.api.retry_choice import read_choice
 from lingxi.api.signing import Signer
 from lingxi.api.submission import check_submission
+from lingxi.api.why_schemas import RetryChoice
 from lingxi.db.session import Connection
 from lingxi.domain.errors import FieldError, LingxiError, NotFound, SchemaError
 from lingxi.domain.wire import Task, item_to_wire, task_to_wire
@@ -211,21 +213,28 @@ async def cancel(request: Request, caller: Editor, task_id: TaskIdText) -> Respo
     **documented(
         summary="Run the failed items again, as a new round",
         status=202,
-        meaning="The failed items are queued again.",
+        meaning="The failed items are queued again: all, or those of some codes, or first one of each code.",
         answer=schemas.Task,
         example=examples.RETRIED,
         headers=doc.REPLAYED_HEADER,
         errors=(*doc.AUTHENTICATED, doc.NOT_FOUND, *doc.WITH_BODY, *doc.WITH_KEY, doc.STATE),
-        body_content=doc.EMPTY_BODY,
+        body=RetryChoice,
+        body_example={},
         body_required=False,
         parameters=[doc.KEY_PARAMETER],
     ),
 )
 async def retry(request: Request, caller: Editor, task_id: TaskIdText) -> Response:
-    async def work(connection: Connection, found: UUID) -> Done:
-        return _done(await retry_failed(connection, caller.workspace_id, found), 202)
+    task = await _existing(deps_of(request), caller, task_id)
+    key = idempotency_key(request)
+    read = await read_choice(request)
+    only, canary = read.choice.only, read.choice.canary
 
-    return await _steer(request, caller, task_id, "task.retry_failed", work)
+    async def work(connection: Connection) -> Done:
+        again = await retry_failed(connection, caller.workspace_id, task.id, only=only, canary=canary)
+        return _done(again, 202)
+
+    return await _run(request, caller, "task.retry_failed", key, read.digest, work, refusal=read.refusal)
 
 
 # ── what they share ──────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """Why does it wait, why did it fail: of a task, an item, a photo. One answer, in a word and in a sentence."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
@@ -23,6 +24,7 @@ from lingxi.domain.ids import split_item_id
 from lingxi.domain.wire import attempt_to_wire, problem_to_wire
 from lingxi.names import PHOTO_QUEUE
 from lingxi.observability.metrics import COLLECT_SECONDS
+from lingxi.services.retry_plans import PlannedCause, plan_of_task
 from lingxi.services.why import (
     Live,
     Reason,
@@ -70,10 +72,11 @@ _EXAMPLE: dict[str, Any] = {
             "firstIndex": 16,
         },
     ],
+    "plan": [],
 }
 _MEANING = (
-    "What it waits for (a worker, a dispatcher, Redis, its turn, a cap, its next attempt), or why it failed and whether a "
-    "retry can help."
+    "What it waits for (a paused queue, a worker, a dispatcher, Redis, its turn, a cap, its next attempt), or why it failed "
+    "and whether a retry can help."
 )
 
 
@@ -93,6 +96,7 @@ async def task(request: Request, caller: Viewer, task_id: TaskIdText) -> Respons
         found = await why_task(connection, caller.workspace_id, found_id)
         if found is None:
             raise NotFound
+        plan = await plan_of_task(connection, found_id)
         waiting = [cause.first_index for cause in found.causes if cause.state in ("queued", "retrying")]
         row = None
         if waiting:
@@ -125,7 +129,7 @@ async def task(request: Request, caller: Viewer, task_id: TaskIdText) -> Respons
         }
         for cause in found.causes
     ]
-    return _answer(found_id, "task", whole, causes)
+    return _answer(found_id, "task", whole, causes, plan)
 
 
 @router.get(
@@ -205,7 +209,9 @@ async def _live(deps: ApiDeps, queue: str) -> Live:
         return Live(False, None, False)
 
 
-def _answer(found_id: Any, kind: str, why: Why, causes: list[dict[str, Any]]) -> Response:
+def _answer(
+    found_id: Any, kind: str, why: Why, causes: list[dict[str, Any]], plan: Sequence[PlannedCause] = ()
+) -> Response:
     attempts = why.item.attempts if why.item is not None else None
     return json_answer(
         {
@@ -221,5 +227,15 @@ def _answer(found_id: Any, kind: str, why: Why, causes: list[dict[str, Any]]) ->
             "aheadOwn": why.ahead_own,
             "attempts": [attempt_to_wire(one) for one in attempts or ()],
             "causes": causes,
+            "plan": [
+                {
+                    "code": one.code,
+                    "canaryIndex": one.canary_index,
+                    "rest": one.rest,
+                    "state": one.state,
+                    "sentence": one.sentence,
+                }
+                for one in plan
+            ],
         }
     )
