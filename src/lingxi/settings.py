@@ -118,6 +118,16 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="From which level on log lines are written."
     )
+    otel_exporter_otlp_endpoint: str = Field(
+        "",
+        description="Where traces go by OTLP over HTTP, e.g. `http://127.0.0.1:4318`; needs the extra `lingxi[tracing]` (docs/traces.md). Empty: nothing is traced.",
+    )
+    otel_traces_sampler_arg: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="Of the traces that begin here, the part that is recorded; one that came with a request goes on as it says.",
+    )
     outbox_dispatch_interval_ms: int = Field(
         1_000,
         ge=10,
@@ -412,9 +422,14 @@ def child_environment(**settings: str) -> dict[str, str]:
 
 
 def processor_environment() -> dict[str, str]:
-    """What children that run users' sync processors see: this process's environment without Lingxi's settings."""
+    """What children that run users' sync processors see: this process's environment without Lingxi's settings, and without
+    OpenTelemetry's, one of which may hold a token."""
     ours = {name.upper() for name in Settings.model_fields}
-    return {name: value for name, value in os.environ.items() if name.upper() not in ours}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.upper() not in ours and not name.upper().startswith("OTEL_")
+    }
 
 
 def env_example() -> str:

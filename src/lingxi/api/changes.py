@@ -16,9 +16,11 @@ from starlette.responses import Response
 
 from lingxi.db.session import Connection, Pool, transaction
 from lingxi.domain.errors import KeyReused, LingxiError, MalformedKey
+from lingxi.domain.ids import parse_uuid
 from lingxi.observability import failpoints
 from lingxi.services.record_audit import record_audit
 from lingxi.services.remember_answer import KeyScope, StoredAnswer, find_answer, reserve_key, store_answer
+from lingxi.services.remember_trace import remember_trace
 
 _KEY = re.compile(rb"[\x21-\x7e]{1,255}")
 _ACQUIRE_SECONDS = 5.0
@@ -135,6 +137,8 @@ class Changes:
         await failpoints.reach("api.before_insert")
         done = await work(connection)
         await failpoints.reach("api.after_insert")
+        if change.verb == "task.retry_failed" and (task_id := parse_uuid(done.target.removeprefix("task:"))):
+            await remember_trace(connection, task_id)  # the new round belongs to this request
         if not change.skip_audit:
             await record_audit(
                 connection,

@@ -7,6 +7,7 @@ import uuid
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lingxi.observability import tracing
 from lingxi.observability.http import RequestMetrics
 from lingxi.observability.logging import get_logger
 
@@ -59,11 +60,15 @@ class RequestContext:
             await send(message)
 
         started = time.perf_counter()
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        span = tracing.begin("request", _traceparent(scope), "server", request_id=request_id)
+        with structlog.contextvars.bound_contextvars(request_id=request_id), tracing.within(span):
             try:
                 await self._app(scope, receive, with_headers)
             finally:
                 self._finished(scope, status, time.perf_counter() - started, began_seconds)
+                if span is not None:
+                    span.update_name(f"{scope['method']} {_template(scope)}")
+                    tracing.end(span, failed=f"{status}" if status >= 500 else None, status=status)
 
     def _finished(self, scope: Scope, status: int, seconds: float, began_seconds: float | None) -> None:
         if scope.get("client_gone") and not status:
@@ -88,6 +93,14 @@ def _template(scope: Scope) -> str:
         return str(route.path)
     endpoint = scope.get("endpoint")
     return "unknown" if endpoint is None else f"page:{getattr(endpoint, '__name__', 'other')}"
+
+
+def _traceparent(scope: Scope) -> str | None:
+    """The trace that the client's request belongs to, as it says; None while nothing is traced."""
+    if not tracing.on():
+        return None
+    given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"traceparent"]
+    return given[0] if len(given) == 1 and tracing.is_traceparent(given[0]) else None
 
 
 def _headers(request_id: str, message: Message) -> list[tuple[bytes, bytes]]:

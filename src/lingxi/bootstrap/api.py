@@ -30,14 +30,16 @@ from lingxi.broker.client import RedisClient, api_client
 from lingxi.broker.hints import HintListener, Hints
 from lingxi.broker.totals import Totals
 from lingxi.db.query import sql
-from lingxi.db.session import Pool, connect, create_pool, is_unavailable, transaction
+from lingxi.db.session import Connection, Pool, connect, create_pool, is_unavailable, transaction
 from lingxi.domain.ids import parse_uuid
 from lingxi.imaging.children import DecoderConfig, Decoders
+from lingxi.observability import tracing
 from lingxi.observability.logging import get_logger
 from lingxi.observability.tallies import Tallies
 from lingxi.outbox.thread import DispatcherThread
 from lingxi.processors.outgoing.addresses import AddressRule
 from lingxi.services.record_first_frames import record_first_frames
+from lingxi.services.remember_trace import find_traces
 from lingxi.services.valid_grants import valid_grants
 from lingxi.settings import Settings
 from lingxi.storage import Storage
@@ -169,11 +171,17 @@ def _hub(settings: Settings, pool: Pool, client: RedisClient, stack: AsyncExitSt
     async def write_first_frames(times: Mapping[UUID, datetime]) -> set[UUID]:
         async with pool.acquire(timeout=5) as connection:
             after = await record_first_frames(connection, times)
+            if tracing.on():
+                await _trace_first_frames(connection, times, after)
         for seconds in after.values():
             if seconds is not None and seconds < _WATCHED_SECONDS:
                 tallies.observe("lingxi_photo_frame_seconds", seconds=seconds)
         await totals.tell(tallies)
         return set(after)
+
+    async def traces_of(task_ids: Sequence[UUID]) -> Mapping[UUID, str]:
+        async with pool.acquire(timeout=5) as connection:
+            return await find_traces(connection, task_ids)
 
     readers = PostgresReader(open_connection), PostgresReader(open_connection)
     for reader in readers:
@@ -185,7 +193,17 @@ def _hub(settings: Settings, pool: Pool, client: RedisClient, stack: AsyncExitSt
         streams_per_grant=settings.streams_per_grant,
         streams_per_address=settings.streams_per_address,
     )
-    return Hub(*readers, check_access, config, write_first_frames=write_first_frames)
+    return Hub(*readers, check_access, config, write_first_frames=write_first_frames, find_traces=traces_of)
+
+
+async def _trace_first_frames(
+    connection: Connection, times: Mapping[UUID, datetime], after: Mapping[UUID, float | None]
+) -> None:
+    """The first frame of a photo (`after`: seconds after its commit) is the end of the trace of its upload."""
+    first = [photo_id for photo_id, seconds in after.items() if seconds is not None]
+    for photo_id, parent in (await find_traces(connection, first)).items():
+        at_ns = int(times[photo_id].timestamp() * 1e9)
+        tracing.end(tracing.begin("frame", parent, at_ns=at_ns, photo=photo_id))
 
 
 def _listen_to_hints(

@@ -10,13 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from lingxi import __version__
 from lingxi.broker.checks import server_report
 from lingxi.broker.client import api_client
 from lingxi.broker.errors import BrokerUnavailable
 from lingxi.db.session import Pool, transaction
 from lingxi.imaging.children import Decoders
 from lingxi.maintenance.object_collector import CollectorConfig
-from lingxi.observability import failpoints
+from lingxi.observability import failpoints, tracing
 from lingxi.observability.logging import configure, get_logger
 from lingxi.processors.contract import Processor
 from lingxi.processors.demo_drill import DRILL
@@ -51,8 +52,22 @@ def prepare(settings: Settings, role: str) -> None:
     """Logging, the garbage collector and, in tests, failpoints."""
     configure(settings.log_level, role=role, pid=os.getpid())
     _calm_garbage_collector()
+    if role != "supervisor":
+        _start_tracing(settings, role)
     if settings.lingxi_failpoints:
         failpoints.arm(settings.lingxi_failpoints, settings.lingxi_failpoints_dir)
+
+
+def _start_tracing(settings: Settings, role: str) -> None:
+    try:
+        tracing.start(
+            f"lingxi-{role}",
+            settings.otel_exporter_otlp_endpoint,
+            ratio=settings.otel_traces_sampler_arg,
+            version=__version__,
+        )
+    except tracing.TracingMissing as missing:
+        raise StartRefused(str(missing)) from None
 
 
 def _calm_garbage_collector() -> None:

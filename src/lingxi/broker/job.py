@@ -60,9 +60,10 @@ class Job:
     priority: int | None = None
 
 
-def photo_job(photo_id: UUID, album_id: UUID) -> Job:
+def photo_job(photo_id: UUID, album_id: UUID, traceparent: str | None = None) -> Job:
     """The job of a photo's first publication. Its id is always the same, so a photo has one such job at most."""
-    data = f'{{"v":{names.PAYLOAD_VERSION},"photoId":"{photo_id}","albumId":"{album_id}"}}'
+    trace = "" if traceparent is None else f',"traceparent":"{traceparent}"'
+    data = f'{{"v":{names.PAYLOAD_VERSION},"photoId":"{photo_id}","albumId":"{album_id}"{trace}}}'
     return Job(f"process-{photo_id}", data.encode(), PHOTO_OPTIONS)
 
 

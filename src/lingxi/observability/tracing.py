@@ -9,7 +9,10 @@ Spans hold ids, codes, numbers and the templates of routes: no names, no address
 
 from __future__ import annotations
 
+import atexit
+import contextvars
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 Kind = Literal["internal", "server", "producer", "consumer"]
 _TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
+_EXPORT_SECONDS = 5.0
+_LAST_SECONDS = 2.0  # for what is left when a process ends
 _provider: TracerProvider | None = None
 _tracer: Tracer | None = None
 
@@ -52,28 +57,34 @@ def start(
         from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
         resource = Resource.create({"service.name": service, "service.version": version})
-        provider = TracerProvider(resource=resource, sampler=ParentBasedTraceIdRatio(ratio))
+        provider = TracerProvider(
+            resource=resource, sampler=ParentBasedTraceIdRatio(ratio), shutdown_on_exit=False
+        )
         if exporter is not None:
             provider.add_span_processor(SimpleSpanProcessor(exporter))
         else:
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
             address = f"{endpoint.rstrip('/')}/v1/traces"
-            provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=address)))
+            exporting = OTLPSpanExporter(endpoint=address, timeout=_EXPORT_SECONDS)
+            provider.add_span_processor(BatchSpanProcessor(exporting))
     except ModuleNotFoundError as missing:
         raise TracingMissing(
             f"OTEL_EXPORTER_OTLP_ENDPOINT is set, and {missing.name} is not installed: "
             "install the extra (pip install 'lingxi[tracing]'), or unset it."
         ) from None
     _provider, _tracer = provider, provider.get_tracer("lingxi", version)
+    atexit.register(stop)
 
 
 def stop() -> None:
-    """Send what is left (within the exporter's time-out), and trace no more."""
+    """Trace no more, and send what is left; not for long: a process does not wait for a collector that is away."""
     global _provider, _tracer
-    if _provider is not None:
-        _provider.shutdown()
-    _provider = _tracer = None
+    provider, _provider, _tracer = _provider, None, None
+    if provider is not None:
+        sending = threading.Thread(target=provider.shutdown, name="last-spans", daemon=True)
+        sending.start()
+        sending.join(_LAST_SECONDS)
 
 
 def on() -> bool:
@@ -101,6 +112,11 @@ def begin(
     )
 
 
+def begin_inside(name: str, **fields: Any) -> Span | None:
+    """A span within the current one; None while there is none that is recorded."""
+    return None if (parent := current()) is None else begin(name, parent, **fields)
+
+
 def end(span: Span | None, *, failed: str | None = None, **fields: Any) -> None:
     """End a span; `failed`: the code of what went wrong."""
     if span is None:
@@ -125,6 +141,18 @@ def within(span: Span | None) -> Iterator[None]:
 
     with use_span(span, end_on_exit=False, record_exception=False, set_status_on_exception=False):
         yield
+
+
+def task_context(span: Span | None) -> contextvars.Context | None:
+    """For `create_task(…, context=)`: the caller's, with the span as the current one; None, which changes nothing, for none."""
+    if span is None:
+        return None
+    from opentelemetry.context import attach
+    from opentelemetry.trace import set_span_in_context
+
+    context = contextvars.copy_context()
+    context.run(lambda: attach(set_span_in_context(span)))
+    return context
 
 
 def traceparent_of(span: Span | None) -> str | None:

@@ -35,6 +35,7 @@ from lingxi.outbox.jobs import jobs_of_event
 from lingxi.outbox.plans import follow_canaries
 from lingxi.outbox.sender import Delivered, JobSender, Parcel
 from lingxi.outbox.telling import Teller
+from lingxi.outbox.traced import begin_spans, end_spans
 from lingxi.services.fan_out_webhooks import fan_out_webhooks
 from lingxi.services.queue_holds import held_queues
 from lingxi.services.workspace_caps import satisfied_workspaces
@@ -197,6 +198,7 @@ class Dispatcher:
             await self._write_down(connection, rows, prepared.published, delivered, done)
             await failpoints.reach("outbox.before_commit")
         await failpoints.reach("outbox.after_commit")
+        end_spans(prepared.spans, delivered.sent)
         if await follow_canaries(connection, prepared.ended_tasks):
             self.wake()
         self._hints.publish_tasks(prepared.ended_tasks)
@@ -230,7 +232,7 @@ class Dispatcher:
 
     async def _prepare(self, connection: Connection, rows: Sequence[Record], done: Round) -> Prepared:
         """The parcels of the events that have room, and what becomes of those that need none."""
-        prepared = Prepared()
+        prepared = Prepared(spans=await begin_spans(connection, rows))
         sendable: list[Record] = []
         held: set[Flow] = set()
         for row in rows:
@@ -260,7 +262,8 @@ class Dispatcher:
                 numbers = self._fairness.place(
                     row["queue"], row["priority"], row["workspace_id"], len(positions)
                 )
-                jobs = jobs_of_event(row["id"], row["task_id"], positions, numbers)
+                trace = prepared.traceparent(row["id"])
+                jobs = jobs_of_event(row["id"], row["task_id"], positions, numbers, trace)
                 parcel = Parcel(row["id"], row["queue"], row["priority"], jobs, waiting[0]["now_ms"])
                 prepared.parcels.append(parcel)
             else:  # cancelled, or claimed by way of an earlier job

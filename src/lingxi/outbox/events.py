@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import orjson
@@ -13,8 +13,12 @@ from lingxi import names
 from lingxi.broker.job import Job, photo_job
 from lingxi.db.session import Record
 from lingxi.domain.ids import parse_uuid
+from lingxi.observability import tracing
 from lingxi.outbox.sender import Parcel
 from lingxi.services.fan_out_webhooks import WebhookEvent
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 
 class BadPayload(Exception):
@@ -31,6 +35,11 @@ class Prepared:
     ended_tasks: list[UUID] = field(default_factory=list)
     changed_albums: set[UUID] = field(default_factory=set)
     for_webhooks: list[WebhookEvent] = field(default_factory=list)
+    spans: dict[int, Span] = field(default_factory=dict)  # by event, where one is traced
+
+    def traceparent(self, event_id: int) -> str | None:
+        """What the event's jobs tell of the trace that they belong to."""
+        return tracing.traceparent_of(self.spans.get(event_id))
 
 
 def queue_of(row: Record) -> str | None:
@@ -44,7 +53,7 @@ def prepare_alone(row: Record, prepared: Prepared) -> None:
     """Add an event that is no batch of items to what is prepared."""
     try:
         if row["type"] == names.EVENT_PHOTO_UPLOADED:
-            job = _upload_job(row["payload"])
+            job = _upload_job(row["payload"], prepared.traceparent(row["id"]))
             now_ms = time.time_ns() // 1_000_000  # a photo's waterfall tells when it was enqueued
             prepared.parcels.append(Parcel(row["id"], names.PHOTO_QUEUE, row["priority"], [job], now_ms))
             return
@@ -67,10 +76,10 @@ def _offer(row: Record, prepared: Prepared) -> None:
         prepared.for_webhooks.append(event)
 
 
-def _upload_job(payload: str) -> Job:
+def _upload_job(payload: str, traceparent: str | None) -> Job:
     """The job of a `photo.uploaded`. Raises BadPayload."""
     fields = _fields(payload)
-    return photo_job(_id(fields, "photoId"), _id(fields, "albumId"))
+    return photo_job(_id(fields, "photoId"), _id(fields, "albumId"), traceparent)
 
 
 def _album_of_event(payload: str) -> UUID:

@@ -24,7 +24,7 @@ from lingxi.domain.photos import Photo, ProcessingState, Variant, Visibility
 from lingxi.imaging.children import Decoders
 from lingxi.imaging.errors import ImageError
 from lingxi.imaging.facts import MadePhoto, MadeVariant
-from lingxi.observability import failpoints
+from lingxi.observability import failpoints, tracing
 from lingxi.services.publish_photo import Made, Rollback, publish_photo
 from lingxi.storage import ObjectMissing, ObjectReader, Storage, StorageUnavailable
 
@@ -83,12 +83,15 @@ async def process_photo(
         "variantsStored": datetime.now(UTC),
     }
     result = Made(wanted, made.width, made.height, made.captured_at, variants, times)
+    commit = tracing.begin_inside("commit", photo=photo_id)
     try:
         async with deps.transaction() as connection:
             await publish_photo(connection, photo_id, result, first=first)
             await failpoints.reach("photo.before_commit")
     except Rollback as rollback:
         return rollback.answer
+    finally:
+        tracing.end(commit)
     await failpoints.reach("photo.after_commit")
     return "published"
 

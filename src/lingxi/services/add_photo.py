@@ -13,6 +13,7 @@ from lingxi.domain.errors import NotFound
 from lingxi.domain.photos import Photo, ProcessingState
 from lingxi.services.outbox_events import photo_event
 from lingxi.services.read_photos import with_variants
+from lingxi.services.remember_trace import remember_trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +81,4 @@ async def _enqueue(connection: Connection, photo: Photo) -> None:
     await connection.execute(sql("photo_jobs/insert"), photo.id)
     payload = {"v": 1, "photoId": str(photo.id), "albumId": str(photo.album_id)}
     await photo_event(connection, "photo.uploaded", photo.workspace_id, payload)
+    await remember_trace(connection, photo.id)

@@ -10,6 +10,7 @@ from lingxi.db.session import Connection
 from lingxi.domain.ids import new_task_id
 from lingxi.domain.wire import Task
 from lingxi.names import ITEMS_PER_EVENT
+from lingxi.services.remember_trace import remember_trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +43,5 @@ async def submit_task(
         items_per_event,
     )
     assert row is not None
+    await remember_trace(connection, row["id"])
     return task_of(row)

@@ -31,9 +31,17 @@ class Channel:
     again gets a number beyond `seen`.
     """
 
-    def __init__(self, key: Key, *, log_bytes: int, on_shown: Callable[[Sequence[UUID]], None]) -> None:
+    def __init__(
+        self,
+        key: Key,
+        *,
+        log_bytes: int,
+        on_shown: Callable[[Sequence[UUID]], None],
+        on_told: Callable[[Key, int], None] = lambda key, number: None,
+    ) -> None:
         self.key = key
         self.on_shown = on_shown  # told of photos whose frames were handed to a connection
+        self.on_told = on_told  # told up to which number watchers have been told
         self.subject: Subject | None = (
             None  # None until the first read; stays None when there is no such thing
         )
@@ -109,6 +117,8 @@ class Channel:
                     Entry(entries[-1].block.followed_by(frames_due) if entries else Block(frames_due))
                 ]
         self._write(entries)
+        if self.watchers:
+            self.on_told(self.key, self.seen[0])
 
     def take_joins(self) -> list[asyncio.Future[None]]:
         """Those that the read which begins now will answer."""

@@ -26,6 +26,7 @@ from lingxi.stream.page import Reader
 from lingxi.stream.places import Places
 from lingxi.stream.poll import Poll
 from lingxi.stream.subject import AlbumKey, Key
+from lingxi.stream.traced import FindTraces, FrameSpans, no_traces
 from lingxi.stream.watcher import Send, SendNow, Watcher
 
 _RETRY_MILLISECONDS = (1_000, 3_000)  # clients that were cut off together come back spread over this
@@ -42,7 +43,7 @@ class Hub:
 
     `poll_reader` and `page_reader` read for the two loops, each on its own connection; `check_access` answers
     which of the given grants (opaque and hashable: whatever the API opened the streams with) still hold;
-    `write_first_frames` stores when photos were first sent to a viewer.
+    `write_first_frames` stores when photos were first sent to a viewer, `find_traces` reads which traces tasks belong to.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Hub:
         config: HubConfig | None = None,
         *,
         write_first_frames: WriteTimes | None = None,
+        find_traces: FindTraces = no_traces,
     ) -> None:
         self.config = config or HubConfig()
         self.counts = HubCounts()
@@ -67,6 +69,7 @@ class Hub:
         self._tasks: list[asyncio.Task[None]] = []
         self._catch_up = CatchUp(page_reader, on_read=self._count_page)
         self._first_frames = FirstFrames(write_first_frames)
+        self._frame_spans = FrameSpans(find_traces)
         self._closing = False
 
     # ── life ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -79,6 +82,7 @@ class Hub:
             self._watch_access(),
             self._catch_up.run(),
             self._first_frames.run(),
+            self._frame_spans.run(),
         )
         self._tasks = [asyncio.create_task(loop) for loop in loops]
 
@@ -101,6 +105,7 @@ class Hub:
         with suppress(TimeoutError):  # best effort: the servers may be going away, too
             async with asyncio.timeout(self.config.close_seconds):
                 await self._first_frames.write()
+                await self._frame_spans.write()
         for channel in self._channels.values():
             channel.fail(PostgresUnavailable("This server is going away."))
             channel.close()
@@ -222,7 +227,10 @@ class Hub:
         channel = self._channels.get(key)
         if channel is None:
             channel = self._channels[key] = Channel(
-                key, log_bytes=self.config.log_bytes, on_shown=self._first_frames.note
+                key,
+                log_bytes=self.config.log_bytes,
+                on_shown=self._first_frames.note,
+                on_told=self._frame_spans.note,
             )
         channel.held += 1
         return channel

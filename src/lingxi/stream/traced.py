@@ -1,4 +1,4 @@
-"""Frames as spans: the last one of a trace, which ends where a watcher was told. Made only while tracing is on."""
+"""Frames as spans: what a trace ends with, the moment in which a watcher was told. Made only while tracing is on."""
 
 import asyncio
 import time
@@ -7,6 +7,7 @@ from uuid import UUID
 
 from lingxi.observability import tracing
 from lingxi.observability.logging import get_logger
+from lingxi.stream.subject import Key
 
 FindTraces = Callable[[Sequence[UUID]], Awaitable[Mapping[UUID, str]]]
 _MOST_WAITING = 10_000
@@ -15,18 +16,23 @@ _PAUSE_SECONDS = 0.2
 log = get_logger("stream.traced")
 
 
+async def no_traces(task_ids: Sequence[UUID]) -> Mapping[UUID, str]:
+    """Of a hub that is told of none."""
+    return {}
+
+
 class FrameSpans:
-    """`note` what was sent; `run` looks the traces up, many at a time, and writes the spans."""
+    """`note` what was sent; `run` looks the traces up, many at a time, and writes the spans. None while tracing is off."""
 
     def __init__(self, find: FindTraces) -> None:
         self._find = find
         self._sent: list[tuple[UUID, int, int]] = []
         self._some = asyncio.Event()
 
-    def note(self, subject: UUID, number: int) -> None:
-        """The subject's state as of this number went to whoever watches it. Costs nothing while tracing is off."""
-        if tracing.on() and len(self._sent) < _MOST_WAITING:
-            self._sent.append((subject, number, time.time_ns()))
+    def note(self, key: Key, number: int) -> None:
+        """A task's state as of this number went to those who watch it. (A photo's first frame is told by its timeline.)"""
+        if tracing.on() and isinstance(key, UUID) and len(self._sent) < _MOST_WAITING:
+            self._sent.append((key, number, time.time_ns()))
             self._some.set()
 
     async def run(self) -> None:
@@ -43,11 +49,11 @@ class FrameSpans:
         if not sent:
             return
         try:
-            traces = await self._find(list({subject for subject, _, _ in sent}))
+            traces = await self._find(list({task_id for task_id, _, _ in sent}))
         except Exception as error:  # a trace without its end is no reason to disturb a stream
             log.info("frame_spans_lost", count=len(sent), error=type(error).__name__)
             return
-        for subject, number, at_ns in sent:
-            if (parent := traces.get(subject)) is not None:
-                span = tracing.begin("frame", parent, "producer", at_ns=at_ns, subject=subject, number=number)
+        for task_id, number, at_ns in sent:
+            if (parent := traces.get(task_id)) is not None:
+                span = tracing.begin("frame", parent, at_ns=at_ns, task=task_id, number=number)
                 tracing.end(span)

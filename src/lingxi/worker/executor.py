@@ -13,11 +13,13 @@ from lingxi.broker.queue import Delivery
 from lingxi.domain.decide import Failed, GivenBack, Happening, decide
 from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
+from lingxi.observability.tracing import task_context
 from lingxi.processors.contract import Attempt, Context, Item, Processor, StopReason, Tools
 from lingxi.processors.runner import Runner
 from lingxi.processors.scratch import remove, used_bytes
 from lingxi.services.claim_items import Claim
 from lingxi.worker.ledger import Ledger, Running
+from lingxi.worker.traced import begin_attempt
 from lingxi.worker.ward import Ward
 
 _WATCH_SECONDS = 0.1
@@ -62,13 +64,14 @@ class Executor:
             attempt = Attempt(claim.fence, claim.attempt, claim.round)
             context = Context(item, attempt, deadline, self._tools, self._processor.result_model)
             running = Running(claim, delivery, context, deadline)
+            running.span = begin_attempt(running)
             self._ledger.attempts[claim.fence] = running
             self._unsettled.add(running)
             self._all_settled.clear()
             if self._ledger.stopping:
                 self._settle(running, GivenBack())
                 continue
-            running.task = task = create_task(self._run(running))
+            running.task = task = create_task(self._run(running), context=task_context(running.span))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

@@ -14,13 +14,14 @@ from lingxi.broker.stats import FinishedCounts
 from lingxi.db.session import is_bad_data, is_unavailable
 from lingxi.domain.decide import Decision, Failed, decide
 from lingxi.domain.errors import ITEM_CODES
-from lingxi.observability import failpoints
+from lingxi.observability import failpoints, tracing
 from lingxi.observability.logging import get_logger
 from lingxi.observability.tallies import Tallies
 from lingxi.services.claim_items import ItemKey
 from lingxi.services.finish_items import Ending, Finished, finish_items
 from lingxi.worker.ledger import Ledger, Running
 from lingxi.worker.store import Store
+from lingxi.worker.traced import end_attempt
 
 _log = get_logger("worker.finisher")
 
@@ -74,6 +75,7 @@ class Finisher:
             self._untold.update(told)
 
     async def _finish(self, batch: Sequence[Running]) -> None:
+        began_ns = time.time_ns()
         endings = [Ending(one.claim.key, one.claim.fence, _decision(one)) for one in batch]
         try:
             async with self._store.connection() as connection:
@@ -84,7 +86,7 @@ class Finisher:
             await self._finish_apart(batch, error)
             return
         await failpoints.reach("worker.after_commit")
-        self._account(batch, verdicts)
+        self._account(batch, verdicts, began_ns)
 
     async def _finish_apart(self, batch: Sequence[Running], error: Exception) -> None:
         if len(batch) > 1:
@@ -103,7 +105,9 @@ class Finisher:
         guilty.replaced = True
         await self._finish(batch)
 
-    def _account(self, batch: Sequence[Running], verdicts: dict[tuple[ItemKey, int], Finished]) -> None:
+    def _account(
+        self, batch: Sequence[Running], verdicts: dict[tuple[ItemKey, int], Finished], began_ns: int
+    ) -> None:
         task_ids = set()
         for running in batch:
             key, fence = running.claim.key, running.claim.fence
@@ -111,6 +115,8 @@ class Finisher:
             verdict = _verdict(running, answer)
             self.counts[verdict] += 1
             self._tally(running, verdict)
+            if running.span is not None:
+                end_attempt(running, verdict, commit_began_ns=began_ns)
             if answer is None or verdict == "superseded":
                 _log.info(
                     "attempt_superseded", queue=self._ledger.queue, item_id=str(running.context.item.id)
@@ -132,7 +138,8 @@ class Finisher:
         claimed_seconds_ago = time.monotonic() - running.claimed_at
         tallies.observe("lingxi_item_wait_seconds", queue, seconds=sent_seconds_ago - claimed_seconds_ago)
         tallies.observe("lingxi_item_run_seconds", queue, seconds=running.decided_at - running.claimed_at)
-        if decision.outcome != "succeeded":  # the others are in the metrics: a line each would cost more than they do
+        # Successes are in the metrics: a line each would cost more than they do.
+        if decision.outcome != "succeeded":
             running.context.log.info(
                 "attempt_finished", queue=queue, outcome=decision.outcome, code=decision.error_code
             )
@@ -149,6 +156,8 @@ class Finisher:
     def _forget(self, batch: Sequence[Running], verdict: str) -> None:
         self.counts[verdict] += len(batch)
         self._tallies.count("lingxi_item_attempts_total", self._ledger.queue, verdict, by=len(batch))
+        for running in batch:
+            tracing.end(running.span, failed=verdict)
         self._release(batch)
 
     def _release(self, batch: Sequence[Running]) -> None:

@@ -9,6 +9,7 @@ import orjson
 
 from lingxi.domain.ids import parse_uuid, split_item_id
 from lingxi.names import PAYLOAD_VERSION
+from lingxi.observability import tracing
 from lingxi.services.claim_items import ItemKey
 
 _UUID_CHARACTERS = 36
@@ -52,6 +53,14 @@ def parse_job(data: bytes) -> ItemKey | None:
     except ValueError:
         return None
     return ItemKey(task_id, position) if position > 0 else None
+
+
+def traceparent_in(data: bytes) -> str | None:
+    """The trace that a job (whose data name an item or a photo) belongs to; None while nothing is traced."""
+    if not tracing.on():
+        return None
+    given = orjson.loads(data).get("traceparent")
+    return given if tracing.is_traceparent(given) else None
 
 
 def _known_version(data: bytes) -> dict[str, Any] | None:

@@ -3,16 +3,22 @@
 The consumer's event loop writes; the lease thread reads copies (copying a dict is one step under the interpreter's lock).
 """
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from lingxi.broker.queue import Delivery
 from lingxi.domain.decide import Decision
 from lingxi.processors.contract import Context
 from lingxi.services.claim_items import Claim
 from lingxi.services.photo_jobs import PhotoClaim
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +36,7 @@ class Running:
     abandon_at: float | None = None  # when it was cancelled: given up on then
     claimed_at: float = field(default_factory=time.monotonic)
     decided_at: float = 0.0  # of time.monotonic(), too
+    span: Span | None = None  # of the whole attempt, while traced
     replaced: bool = field(default=False)  # its result could not be stored, and was replaced by an error
 
     @property
@@ -45,6 +52,7 @@ class Ledger:
         self.queue = queue
         self.slots = slots
         self.stopping = False
+        self.quiet = False  # an operator wants it: nothing new is taken
         self.deliveries: dict[str, Delivery] = {}  # by job id: not yet acknowledged
         self.unclaimed: set[str] = set()  # of these, the job ids of which nothing is known yet
         self.attempts: dict[int, Running] = {}  # by fence: not yet committed
@@ -55,7 +63,18 @@ class Ledger:
     @property
     def free(self) -> int:
         """How many jobs may be taken now."""
-        return 0 if self.stopping else self.slots - len(self.deliveries)
+        return self.slots - len(self.deliveries) if self.takes else 0
+
+    @property
+    def takes(self) -> bool:
+        """May anything new be taken at all?"""
+        return not (self.stopping or self.quiet)
+
+    def be_quiet(self, quiet: bool) -> None:
+        """Take nothing new from now on; or work again."""
+        self.quiet = quiet
+        if not quiet:
+            self.room.set()
 
     def took(self, deliveries: Iterable[Delivery]) -> None:
         """These jobs are ours."""

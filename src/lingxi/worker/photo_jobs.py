@@ -19,7 +19,7 @@ from lingxi.broker.queue import Delivery
 from lingxi.db.session import Connection, is_conflict, is_unavailable
 from lingxi.domain.errors import ItemError, Permanent, Transient
 from lingxi.names import PHOTO_ATTEMPTS, PHOTO_QUEUE
-from lingxi.observability import failpoints
+from lingxi.observability import failpoints, tracing
 from lingxi.observability.logging import get_logger
 from lingxi.observability.tallies import Tallies
 from lingxi.processors.publish import PublishDeps, Published, process_photo
@@ -38,6 +38,7 @@ from lingxi.worker.ledger import Ledger
 from lingxi.worker.outage import Outage, pause_seconds
 from lingxi.worker.settler import Fate, Later
 from lingxi.worker.store import Store
+from lingxi.worker.traced import begin_photo_attempt
 
 _AGAIN_SECONDS = 1.0  # until a job comes back that met an outage of PostgreSQL, uncharged
 T = TypeVar("T")
@@ -149,10 +150,13 @@ class PhotoJobs:
         assert task is not None
         running = _Running(claim, task, time.monotonic() + self._config.photo_time_limit_seconds)
         self._running.add(running)
+        happening: Happening | None = None
+        span = begin_photo_attempt(delivery, claim)
         self._ledger.photos[claim.fence] = claim
         try:
             await failpoints.reach("photo.after_claim")
-            happening = await self._publish(running, delivery)
+            with tracing.within(span):
+                happening = await self._publish(running, delivery)
             if happening == "published":
                 seconds = claim.age_seconds + time.monotonic() - began_at
                 self._tallies.observe("lingxi_photo_publish_seconds", seconds=seconds)
@@ -160,6 +164,7 @@ class PhotoJobs:
         finally:
             self._running.discard(running)
             self._ledger.photos.pop(claim.fence, None)
+            tracing.end(span, failed=happening.code if isinstance(happening, ItemError) else None)
 
     async def _claim(self, photo_id: UUID) -> PhotoClaim | None:
         """A claim that was not answered may have been committed: asked again, it is found."""
