@@ -20,7 +20,7 @@ COMMANDS = [
     *("up", "demo", "api", "worker", "dispatcher", "migrate"),
     *("submit", "watch", "list", "show", "cancel", "retry-failed"),
     *("check", "conform", "token", "workspace", "invariants", "why", "storage", "webhook"),
-    *("dead-letters", "queue"),
+    *("dead-letters", "queue", "workers"),
     *("album", "publish", "processors", "new-processor", "verify-archive", "archive-keys"),
     "export-audit",
 ]

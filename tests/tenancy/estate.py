@@ -58,7 +58,7 @@ async def furnish(api: Api, tenant: Tenant, name: str) -> Estate:
             estate.ids["deadLetterId"] = await _dead_letter(api, tenant)
         estate.ids["tokenId"] = (await admin.get("tokens")).json()["tokens"][0]["id"]
         estate.ids["workspaceId"] = str(tenant.workspace_id)
-        estate.ids["queue"] = "no:such"
+        estate.ids |= {"queue": "no:such", "boot": "00000000"}
         for path in ("dead-letters", "media-tasks", f"media-tasks/{estate.ids['taskId']}/items", "albums"):
             estate.cursors[path] = await _cursor(admin, path)
     return estate

@@ -123,6 +123,10 @@ _ROLES: dict[Who, str] = {
         POST /queues/{queue}/pause
         POST /queues/{queue}/drain
         POST /queues/{queue}/resume
+        GET /workers
+        POST /workers/{boot}/quiet
+        POST /workers/{boot}/stop
+        POST /workers/{boot}/resume
         PUT /workspaces/{workspaceId}/cap
     """,
     "worker": """

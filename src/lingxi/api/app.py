@@ -39,6 +39,7 @@ from lingxi.api.routes import (
     webhooks,
     why,
     worker,
+    workers,
 )
 from lingxi.api.upload_writing import UploadWriters
 from lingxi.observability.http import RequestMetrics
@@ -63,6 +64,7 @@ API_ROUTERS = (
     audit.router,
     dead_letters.router,
     queues.router,
+    workers.router,
     caps.router,
     access.router,
     worker.router,

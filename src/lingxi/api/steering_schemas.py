@@ -57,3 +57,23 @@ class QueueList(Wire):
 
 class NewHold(Wire):
     reason: Reason | None = Field(default=None, description="For people: shown in `why` and in health.")
+
+
+# ── worker processes ─────────────────────────────────────────────────────────────────────────────────────
+class Worker(Wire):
+    boot: str = Field(description="Tells this start of the process from every other.")
+    name: str = Field(description="`host:pid:boot`, as it stands on attempts.")
+    host: str
+    pid: int
+    version: str
+    queues: list[str]
+    running: int = Field(description="Items and photos that it works on.")
+    state: Literal["working", "quiet", "stopping", "lost"] = Field(description="As it told last.")
+    wanted: Literal["work", "quiet", "stop"]
+    started_at: str = Time
+    seen_at: str = Time
+    age_seconds: float = Field(description="Since it last told of itself.")
+
+
+class WorkerList(Wire):
+    workers: list[Worker]

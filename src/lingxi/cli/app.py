@@ -27,6 +27,7 @@ from lingxi.cli import (
     verify_archive,
     webhooks,
     why,
+    workers,
 )
 from lingxi.cli.exits import CommandError, Exit, explain
 from lingxi.cli.output import report
@@ -64,6 +65,7 @@ def build() -> typer.Typer:
     invariants.register(app)
     dead_letters.register(app)
     queues.register(app)
+    workers.register(app)
     export_audit.register(app)
     verify_archive.register(app)
     return app

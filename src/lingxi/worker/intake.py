@@ -63,14 +63,14 @@ class Intake:
         await self._tend()
         wait_seconds = min(_LONGEST_WAIT_SECONDS, max(0.01, self._beat_due - time.monotonic()))
         wanted = min(self._ledger.free, _MOST_AT_ONCE)
+        if self._ledger.quiet:  # without a heartbeat: it serves nobody
+            self._ledger.room.clear()
+            await self._wait_for_room(_LONGEST_WAIT_SECONDS)
+            return
         if wanted <= 0:
             self._ledger.room.clear()
             await self._take_canary()
-            try:
-                async with asyncio.timeout(wait_seconds):
-                    await self._ledger.room.wait()
-            except TimeoutError:
-                pass
+            await self._wait_for_room(wait_seconds)
             return
         taken = await self._queue.take(wanted)
         self._arrived(taken)
@@ -82,6 +82,13 @@ class Intake:
     async def _take_canary(self) -> None:
         """With no room for work there is room for one canary: a worker whose places are all busy with long items does work."""
         if any(map(is_canary, self._ledger.deliveries)) or not await self._canaries.is_next(
+    async def _wait_for_room(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ledger.room.wait()
+        except TimeoutError:
+            pass
+
             self._ledger.queue
         ):
             return

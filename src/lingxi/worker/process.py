@@ -23,6 +23,7 @@ from lingxi.worker.consumer import Consumer, Surroundings
 from lingxi.worker.lease import LeaseKeeper
 from lingxi.worker.ledger import Ledger
 from lingxi.worker.outage import Outage
+from lingxi.worker.presence import EXIT_STOPPED_BY_HAND, Reporter
 from lingxi.worker.store import Store
 from lingxi.worker.tools import WorkerTools
 from lingxi.worker.ward import Ward
@@ -67,6 +68,7 @@ class WorkerProcess:
         self._stop = asyncio.Event()
         self._keeper: LeaseKeeper | None = None
         self._failed = False
+        self._stopped_by_hand = False
         self._outages = Outage("postgres"), Outage("redis")
         self.consumers: list[Consumer] = []
 
@@ -88,6 +90,12 @@ class WorkerProcess:
         """A stop was asked: end hard when it takes too long, whatever the event loop does. Safe in a signal handler."""
         if self._keeper is not None:
             self._keeper.expect_end_within(self._config.longest_stop_seconds)
+
+    def _stop_by_hand(self) -> None:
+        """An operator wants it: as after a signal."""
+        self._stopped_by_hand = True
+        self.expect_end()
+        self._stop.set()
 
     async def run(self) -> int:
         """Serve until a stop is asked; the exit code. Waits for PostgreSQL and Redis as long as it takes."""
@@ -115,8 +123,9 @@ class WorkerProcess:
         self.consumers = [Consumer(name, self._processors.get(name), around) for name in self._config.queues]
         ledgers = [consumer.ledger for consumer in self.consumers]
         self._keeper = LeaseKeeper(self._config, ledgers, self._lost_from_thread(), self._end_process)
+        reporter = Reporter(self._config, store, ledgers, self._stop_by_hand)
         try:
-            await self._serve(self._keeper, Totals(client))
+            await self._serve(self._keeper, Totals(client), reporter)
         finally:
             await hints.close()
             await self._close(client)
@@ -125,7 +134,9 @@ class WorkerProcess:
         _log.info(
             "worker_stopped", worker=self._config.name, attempts=self._attempts(), photos=self._photos()
         )
-        return 1 if self._failed else 0
+        if self._failed:
+            return 1
+        return EXIT_STOPPED_BY_HAND if self._stopped_by_hand else 0
 
     def _attempts(self) -> dict[str, int]:
         """What became of attempts here: accepted, already, superseded (fenced), dropped, invalid."""
@@ -135,7 +146,7 @@ class WorkerProcess:
         """What became of jobs of photos here."""
         return dict(sum((one.photos.counts for one in self.consumers if one.photos), Counter()))
 
-    async def _serve(self, keeper: LeaseKeeper, totals: Totals) -> None:
+    async def _serve(self, keeper: LeaseKeeper, totals: Totals, reporter: Reporter) -> None:
         keeper.start()
         for consumer in self.consumers:
             consumer.start()
@@ -143,17 +154,20 @@ class WorkerProcess:
         _log.info("worker_started", worker=self._config.name, queues=list(self._config.queues))
         watch = asyncio.create_task(self._watch())
         telling = asyncio.create_task(self._tell(totals))
+        reporting = asyncio.create_task(reporter.run())
         await self._stop.wait()
         watch.cancel()
+        reporting.cancel()
         _log.info("worker_stopping", worker=self._config.name, grace_seconds=self._config.grace_seconds)
         keeper.expect_end_within(self._config.longest_stop_seconds)
         for loop in self._beside:
             loop.stop()
-        await asyncio.gather(*(consumer.stop() for consumer in self.consumers))
+        await asyncio.gather(reporter.stopping(), *(consumer.stop() for consumer in self.consumers))
         await _wait_or_cancel(beside, self._config.flush_seconds)
         telling.cancel()
         await asyncio.gather(telling, return_exceptions=True)
         await _wait_or_cancel([asyncio.create_task(totals.tell(self._tallies))], self._config.flush_seconds)
+        await reporter.ended()
         keeper.stop()
 
     async def _watch(self) -> None:

@@ -53,7 +53,7 @@ class Settler:
             others = [delivery for delivery in done if not is_canary(delivery.job_id)] if canaries else done
             await self._queue.finish_many(canaries, fetch_next=False)
             self._ledger.dropped(canaries)
-            brought = await self._queue.finish_many(others, fetch_next=not self._ledger.stopping)
+            brought = await self._queue.finish_many(others, fetch_next=self._ledger.takes)
             self._ledger.dropped(others)
             self._arrived(brought)
             await failpoints.reach("worker.after_ack")

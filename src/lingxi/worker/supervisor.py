@@ -19,8 +19,10 @@ from lingxi.observability.logging import get_logger
 from lingxi.processors.scratch import remove_owner
 from lingxi.services.photo_jobs import put_back_stale_photo_jobs
 from lingxi.services.sweep_leases import sweep_leases
+from lingxi.services.worker_processes import forget_worker
 from lingxi.worker.config import new_boot, worker_name
 from lingxi.worker.outage import pause_seconds
+from lingxi.worker.presence import EXIT_STOPPED_BY_HAND
 from lingxi.worker.shutdown import StopSignals
 
 _SETTLED_SECONDS = 30.0  # a child that lived so long starts again at once
@@ -44,7 +46,7 @@ class SupervisorConfig:
 
 
 class Supervisor:
-    """`run()` until SIGTERM or SIGINT; a second one ends everything at once."""
+    """`run()` until SIGTERM or SIGINT, or until each child was stopped by hand; a second signal ends everything at once."""
 
     def __init__(self, config: SupervisorConfig) -> None:
         self._config = config
@@ -75,6 +77,9 @@ class Supervisor:
             self._children.add(child.pid)
             code = await self._wait(child)
             self._children.discard(child.pid)
+            if code == EXIT_STOPPED_BY_HAND:
+                _log.info("worker_stopped_by_hand", pid=child.pid)
+                return
             # Killed by the SIGTERM itself: it had not begun yet, and holds nothing.
             if self._stop.is_set() and code in (0, -signal.SIGTERM):
                 return
@@ -85,7 +90,7 @@ class Supervisor:
             )
             if (root := self._config.scratch_root) is not None:
                 await asyncio.to_thread(remove_owner, root, boot)
-            self._in_background(self._end_leases(worker_name(boot, child.pid)))
+            self._in_background(self._end_leases(boot, child.pid))
             quick_deaths = 0 if time.monotonic() - since >= _SETTLED_SECONDS else quick_deaths + 1
             await self._pause(quick_deaths)
 
@@ -112,12 +117,12 @@ class Supervisor:
             except TimeoutError:
                 pass
 
-    async def _end_leases(self, worker: str) -> None:
+    async def _end_leases(self, boot: str, pid: int) -> None:
         """End what the dead process was running; until that worked, its leases run out by themselves."""
-        failures = 0
+        failures, worker = 0, worker_name(boot, pid)
         while True:
             try:
-                ended = await self._end_leases_once(worker)
+                ended = await self._end_leases_once(worker, boot)
             except Exception as error:
                 failures += 1
                 if failures == 1:
@@ -129,7 +134,7 @@ class Supervisor:
             _log.info("leases_ended", worker=worker, count=ended)
             return
 
-    async def _end_leases_once(self, worker: str) -> int:
+    async def _end_leases_once(self, worker: str, boot: str) -> int:
         connection = await connect(self._config.database_url, name="lingxi supervisor")
         try:
             total = len(await put_back_stale_photo_jobs(connection, limit=_MOST_PHOTOS, worker=worker))
@@ -137,7 +142,9 @@ class Supervisor:
                 swept = await sweep_leases(connection, worker=worker)
                 total += swept.lost
                 if not swept.full:
-                    return total
+                    break
+            await forget_worker(connection, boot)
+            return total
         finally:
             connection.terminate()
 
