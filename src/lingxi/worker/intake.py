@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from lingxi.broker.canaries import Canaries
-from lingxi.broker.errors import BrokerUnavailable
+from lingxi.broker.errors import BrokerError, BrokerUnavailable
 from lingxi.broker.heartbeat import Heartbeats
 from lingxi.broker.job import is_canary
 from lingxi.broker.queue import BullQueue, Delivery
@@ -53,6 +53,9 @@ class Intake:
             except BrokerUnavailable as error:
                 self._redis.began(error)
                 failures += 1
+            except BrokerError as error:  # another client broke the queue, in a way that is not known
+                _log.error("intake_failed", queue=self._ledger.queue, reason=str(error)[:300])
+                failures += 1
             except Exception as error:
                 _log.error("intake_failed", queue=self._ledger.queue, exc_info=error)
                 failures += 1
@@ -60,13 +63,13 @@ class Intake:
                 await asyncio.sleep(pause_seconds(failures))
 
     async def _turn(self) -> None:
-        await self._tend()
-        wait_seconds = min(_LONGEST_WAIT_SECONDS, max(0.01, self._beat_due - time.monotonic()))
-        wanted = min(self._ledger.free, _MOST_AT_ONCE)
         if self._ledger.quiet:  # without a heartbeat: it serves nobody
             self._ledger.room.clear()
             await self._wait_for_room(_LONGEST_WAIT_SECONDS)
             return
+        await self._tend()
+        wait_seconds = min(_LONGEST_WAIT_SECONDS, max(0.01, self._beat_due - time.monotonic()))
+        wanted = min(self._ledger.free, _MOST_AT_ONCE)
         if wanted <= 0:
             self._ledger.room.clear()
             await self._take_canary()
@@ -79,9 +82,6 @@ class Intake:
             if self._ledger.free <= 0:  # acknowledgements brought jobs meanwhile
                 await self._queue.pass_on()
 
-    async def _take_canary(self) -> None:
-        """With no room for work there is room for one canary: a worker whose places are all busy with long items does work."""
-        if any(map(is_canary, self._ledger.deliveries)) or not await self._canaries.is_next(
     async def _wait_for_room(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
@@ -89,6 +89,9 @@ class Intake:
         except TimeoutError:
             pass
 
+    async def _take_canary(self) -> None:
+        """With no room for work there is room for one canary: a worker whose places are all busy with long items does work."""
+        if any(map(is_canary, self._ledger.deliveries)) or not await self._canaries.is_next(
             self._ledger.queue
         ):
             return
