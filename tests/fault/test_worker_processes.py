@@ -12,27 +12,16 @@ import redis.asyncio
 
 from lingxi import names
 from tests.fault.conftest import StartWorker
+from tests.support.killing import children_of, gone
 from tests.support.processes import Process
 from tests.support.waiting import wait_until
 from tests.support.work import Work, drills
-
-
-def children_of(pid: int) -> list[int]:
-    """The worker processes of a supervisor."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 async def started(worker: Process, number: int = 1) -> list[int]:
     """Wait until so many workers have started; their process ids."""
     await wait_until(lambda: len(worker.events("worker_started")) >= number, 30, "the workers start")
     return children_of(worker.pid)
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 async def ends(worker: Process, timeout_seconds: float = 30) -> int:
