@@ -24,10 +24,7 @@ class Loop(ABC):
         """Do a round at once, then every interval, until `stop`. An outage of a server only delays it."""
         while not self.stopping.is_set():
             await self._round()
-            try:
-                await asyncio.wait_for(self.stopping.wait(), self.interval_seconds)
-            except TimeoutError:
-                continue
+            await self._rest()
 
     def stop(self) -> None:
         """Begin no further batch; `run` returns soon."""
@@ -36,6 +33,17 @@ class Loop(ABC):
     @abstractmethod
     async def done_once(self) -> dict[str, int]:
         """One round; answers what it did, by name. Numbers that are not 0 are logged."""
+
+    async def _rest(self) -> None:
+        """Until the next round."""
+        await self._stops_within(self.interval_seconds)
+
+    async def _stops_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self.stopping.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
 
     async def _round(self) -> None:
         try:

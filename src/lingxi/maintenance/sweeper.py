@@ -5,11 +5,13 @@ was wrong about Redis costs a job, never a second run.
 """
 
 import asyncio
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 from uuid import UUID, uuid4
 
+from lingxi.broker.errors import BrokerError
 from lingxi.db.query import sql
 from lingxi.db.session import Connection, Pool, transaction
 from lingxi.maintenance.loop import Loop
@@ -20,6 +22,10 @@ from lingxi.services.sweep_leases import sweep_leases
 
 SWEEP_LOCK = 0x57EE9  # one sweep at a time: a second would only find the same
 EXIST_BATCH = 1_000
+WIPE_LOOK_SECONDS = (
+    1.0,
+    3.0,
+)  # between two looks for the marker, so that many workers do not find it gone at once
 MARKER = "redis_marker"
 MARKER_TURN = "redis_marker_turn"
 
@@ -109,6 +115,22 @@ class Sweeper(Loop):
                 self.hints.publish_tasks(list(counts.task_ids))
                 self.hints.publish_outbox()
         return counts
+
+    async def _rest(self) -> None:
+        """Until the interval is over, or the marker is gone: a wiped Redis gets its jobs back at once."""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self.interval_seconds
+        while (left := ends_at - loop.time()) > 0:
+            if await self._stops_within(min(left, random.uniform(*WIPE_LOOK_SECONDS))):
+                return
+            if left > WIPE_LOOK_SECONDS[1] and await self._is_wiped():
+                return
+
+    async def _is_wiped(self) -> bool:
+        try:
+            return await self.marker.read() is None
+        except BrokerError:
+            return False  # not to be told; the round will
 
     async def _sweep_leases(self, counts: SweepCounts) -> None:
         while not self.stopping.is_set():

@@ -17,7 +17,7 @@ from lingxi.maintenance.sweeper import SweepCounts, Sweeper
 from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
 from lingxi.services.claim_items import Claim, ItemKey, claim_items
 from tests.support.waiting import wait_until
-from tests.support.work import Work
+from tests.support.work import Work, drills
 
 QUEUE = "demo:drill"
 
@@ -111,6 +111,22 @@ async def test_a_wiped_redis_gets_its_jobs_back(sweep: Sweep) -> None:
     assert await sweep.waiting_jobs() == 18
     again = await sweep.once()
     assert (again.wiped, again.requeued) == (False, 0)
+
+
+async def test_a_wipe_is_noticed_long_before_the_next_sweep_is_due(sweep: Sweep) -> None:
+    sweep.sweeper.interval_seconds = 600.0
+    running = asyncio.create_task(sweep.sweeper.run())
+    await wait_until(sweep.sweeper.marker.read)  # its first sweep has ended
+    task = await sweep.work.submit(*drills(5))
+    await sweep.dispatch()
+    assert await sweep.waiting_jobs() == 5
+    await sweep.client.flushall()
+    await wait_until(lambda: sweep.sweeper.totals.requeued == 5)
+    await sweep.dispatch()
+    assert await sweep.waiting_jobs() == 5
+    assert await sweep.states(task) == ["queued"] * 5
+    sweep.sweeper.stop()
+    await running
 
 
 async def test_a_single_lost_job_is_found_without_a_wipe(sweep: Sweep) -> None:
