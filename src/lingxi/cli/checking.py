@@ -108,12 +108,12 @@ async def _postgres(settings: Settings) -> AsyncIterator[Finding]:
         )
     except Exception as error:
         text = f"cannot be used: {' '.join(str(error).split()) or type(error).__name__}"
-        yield Finding(
-            "PostgreSQL",
-            "problem",
-            text,
-            "Is it running, and are address, user and password in DATABASE_URL right?",
+        mend = (
+            _believe("sslrootcert in DATABASE_URL")
+            if _is_disbelief(text)
+            else ("Is it running, and are address, user and password in DATABASE_URL right?")
         )
+        yield Finding("PostgreSQL", "problem", text, mend)
         return
     try:
         before = datetime.now(UTC)
@@ -184,8 +184,15 @@ async def _redis(settings: Settings) -> AsyncIterator[Finding]:
         seconds, micros = await client.time()
         apart = _apart(datetime.fromtimestamp(seconds + micros / 1e6, UTC), before, datetime.now(UTC))
     except BrokerError as error:
-        mend = "Is it running, and are address and password in REDIS_URL right? Submissions need no Redis; workers do."
-        yield Finding("Redis", "problem", " ".join(str(error).split()), mend)
+        text = " ".join(str(error).split())
+        mend = (
+            _believe("ssl_ca_certs in REDIS_URL")
+            if _is_disbelief(text)
+            else (
+                "Is it running, and are address and password in REDIS_URL right? Submissions need no Redis; workers do."
+            )
+        )
+        yield Finding("Redis", "problem", text, mend)
         return
     finally:
         await client.aclose()
@@ -197,6 +204,15 @@ async def _redis(settings: Settings) -> AsyncIterator[Finding]:
     for note in report.notes:
         yield Finding("Redis", "note", note)
     yield _clock("Redis", apart)
+
+
+def _is_disbelief(text: str) -> bool:
+    """Was the server's certificate not believed? OpenSSL's reason stands in the text."""
+    return "CERTIFICATE_VERIFY_FAILED" in text
+
+
+def _believe(parameter: str) -> str:
+    return f"{parameter} must name the authority that signed its certificate, and the host be one that it is for."
 
 
 def _split_mend(sentence: str) -> tuple[str, str]:
