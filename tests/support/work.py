@@ -26,6 +26,7 @@ from lingxi.services.submit_task import NewTask, submit_task
 from lingxi.services.workspaces import create_workspace
 from lingxi.worker.config import WorkerConfig, new_boot, worker_name
 from lingxi.worker.process import WorkerProcess
+from tests.support.least_rights import as_app
 from tests.support.waiting import wait_until
 
 FAST: dict[str, Any] = {
@@ -76,7 +77,8 @@ class Work:
     async def dispatching(self, *more_queues: str, **changes: Any) -> AsyncIterator[Dispatcher]:
         """A dispatcher that looks often; for Lingxi's queues and `more_queues`."""
         queues = (*names.QUEUES, *more_queues)
-        config = DispatcherConfig(self.database_url, self.redis_url, queues, interval_seconds=0.05)
+        database_url, redis_url = as_app(self.database_url), as_app(self.redis_url)
+        config = DispatcherConfig(database_url, redis_url, queues, interval_seconds=0.05)
         dispatcher = Dispatcher(replace(config, **changes))
         task = asyncio.create_task(dispatcher.run())
         try:
@@ -87,9 +89,8 @@ class Work:
 
     def config(self, **changes: Any) -> WorkerConfig:
         """Of a fast worker that serves demo:drill."""
-        base = WorkerConfig(
-            worker_name(new_boot()), self.database_url, self.redis_url, ("demo:drill",), **FAST
-        )
+        database_url, redis_url = as_app(self.database_url), as_app(self.redis_url)
+        base = WorkerConfig(worker_name(new_boot()), database_url, redis_url, ("demo:drill",), **FAST)
         return replace(base, **changes)
 
     @asynccontextmanager
