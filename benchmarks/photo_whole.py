@@ -205,7 +205,10 @@ class _Lingxi:
 
     async def publish(self, photos: Sequence[Path]) -> float:
         """Seconds from the first byte that is sent to the last photo that is published."""
-        album = (await self._connections[0].post("/api/v1/albums", b'{"name": "bench"}')).json()["id"]
+        answer = await self._connections[0].post("/api/v1/albums", b'{"name": "bench"}')
+        if answer.status != 201:
+            raise RuntimeError(f"an album was answered {answer.status}: {answer.body[:500]!r}")
+        album = answer.json()["id"]
         waiting = list(photos)
 
         async def send(http: HttpConnection) -> None:

@@ -5,17 +5,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from lingxi.domain.errors import ITEM_CODES
-from lingxi.domain.photos import TIMELINE_STAGES, Photo, photo_to_wire
+from lingxi.domain.photos import TIMELINE_STAGES
 from lingxi.domain.wire import time_to_wire
 from lingxi.services.album_stats import StageTimes
 from lingxi.services.share_links import ShareLink
-
-
-def photo_wire(photo: Photo, *, member: bool = True) -> dict[str, Any]:
-    """The `Photo` of the document."""
-    code = ITEM_CODES.get(photo.error_code) if photo.error_code else None
-    return photo_to_wire(photo, member=member, sentence=code.sentence if code else None)
 
 
 def share_to_wire(link: ShareLink) -> dict[str, Any]:

@@ -56,6 +56,9 @@ class Variant(Wire):
 class PhotoProblem(Wire):
     code: str
     message: str
+    advice: str | None = Field(
+        default=None, description="For the person whose photo it is: what is the matter, and what to do."
+    )
 
 
 class Photo(Wire):

@@ -17,7 +17,7 @@ from typing import Any
 
 from lingxi.client import Album, ApiError, Client, Photo, PhotoChanged, PhotoRemoved
 from lingxi.client.upload import FileChanged
-from lingxi.imaging.errors import FOR_PHOTOGRAPHERS
+from lingxi.domain.errors import FOR_PHOTOGRAPHERS
 
 UPLOADS_AT_ONCE = 4
 SILENCE_SECONDS = 30.0

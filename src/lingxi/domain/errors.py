@@ -202,6 +202,9 @@ ITEM_CODES: dict[str, ItemCode] = {
     "too_many_streams": ItemCode(False, "The file has more streams than are accepted."),
     "storage_unavailable": ItemCode(True, "The storage did not answer."),
     "database_unavailable": ItemCode(True, "The database did not answer."),
+    "database_conflict": ItemCode(
+        True, "Its transaction met another one in the database, and was rolled back."
+    ),
     "object_exists": ItemCode(False, "An object with this name exists and has other bytes."),
     "crashed": ItemCode(True, "The process that worked on it died."),
     "out_of_memory": ItemCode(False, "It needs more memory than its processor may take."),
@@ -238,3 +241,22 @@ class Transient(ItemError):
     """May pass: tried again while attempts remain, after `retry_after` seconds when given."""
 
     retryable = True
+
+
+FOR_PHOTOGRAPHERS: dict[str, str] = {
+    "empty_file": "This file is empty. Copy it from the camera again.",
+    "unsupported_type": "This is no photo that can be shown here. Export it as JPEG and upload that.",
+    "corrupt_image": "This photo is damaged and cannot be opened. Copy it from the camera again.",
+    "truncated_image": "A part of this photo is missing, as after a copy that broke off. Copy it from the camera again.",
+    "too_many_pixels": "This photo has more pixels than can be shown here. Export it smaller.",
+    "too_large": "This file is larger than is accepted. Export it smaller or with stronger compression.",
+    "decode_timeout": "This photo takes too long to open. Upload it again, or export it as JPEG first.",
+    "decoder_crashed": "This photo cannot be opened here. Upload it again, or export it as JPEG first.",
+    "storage_unavailable": "The storage could not be reached for too long. Upload this photo again.",
+    "worker_lost": "Working on this photo was broken off again and again. Upload it again, or export it as JPEG first.",
+    "deadline_exceeded": "This photo took too long. Upload it again.",
+    "internal_error": "Something went wrong here, and it was not your photo's fault. Upload it again.",
+    "object_not_found": "The uploaded file is gone from the storage. Upload this photo again.",
+}
+"""What to tell the person whose photo it is when it has failed for good, by code: what is the matter, and what to do (uploaded
+again, a photo that failed is processed anew). `imaging.errors.ImageError.detail` and `ITEM_CODES` are for engineers."""

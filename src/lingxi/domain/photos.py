@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from lingxi.domain.errors import FOR_PHOTOGRAPHERS, ITEM_CODES
 from lingxi.domain.wire import time_to_wire
 
 TIMELINE_STAGES = (
@@ -130,7 +131,17 @@ def variant_to_wire(photo: Photo, variant: Variant) -> dict[str, Any]:
     }
 
 
-def photo_to_wire(photo: Photo, *, member: bool, sentence: str | None = None) -> dict[str, Any]:
+def photo_problem(code: str, message: str | None = None) -> dict[str, Any]:
+    """Why there is no photo: `message` is for engineers, `advice` for the person whose photo it is (null: there is none)."""
+    known = ITEM_CODES.get(code)
+    return {
+        "code": code,
+        "message": message or (known.sentence if known else code),
+        "advice": FOR_PHOTOGRAPHERS.get(code),
+    }
+
+
+def photo_to_wire(photo: Photo, *, member: bool) -> dict[str, Any]:
     """A photo for a member of the workspace, or for somebody with a share link, who learns no file name and no failure."""
     wire: dict[str, Any] = {
         "id": str(photo.id),
@@ -152,11 +163,7 @@ def photo_to_wire(photo: Photo, *, member: bool, sentence: str | None = None) ->
         wire["sizeBytes"] = photo.size_bytes
         wire["sha256"] = photo.sha256.hex()
         wire["contentType"] = photo.content_type
-        wire["error"] = (
-            None
-            if photo.error_code is None
-            else {"code": photo.error_code, "message": sentence or photo.error_code}
-        )
+        wire["error"] = None if photo.error_code is None else photo_problem(photo.error_code)
     return wire
 
 

@@ -8,7 +8,6 @@ from uuid import UUID
 from lingxi.db.photo_rows import album_of, photo_of, variant_of
 from lingxi.db.query import sql
 from lingxi.db.session import Connection, Record
-from lingxi.domain.errors import ITEM_CODES
 from lingxi.domain.photos import Photo, Variant, photo_to_wire
 from lingxi.stream import frames
 from lingxi.stream.frames import Piece
@@ -84,5 +83,4 @@ def _piece(photo: Photo, *, shared: bool) -> Piece:
 
 
 def _wire(photo: Photo, shared: bool) -> dict[str, Any]:
-    code = ITEM_CODES.get(photo.error_code or "")
-    return photo_to_wire(photo, member=not shared, sentence=None if code is None else code.sentence)
+    return photo_to_wire(photo, member=not shared)

@@ -13,9 +13,7 @@ from uuid import UUID
 
 import orjson
 
-from lingxi.domain.errors import ITEM_CODES
 from lingxi.domain.photos import Album, Photo, photo_to_wire
-from lingxi.imaging.errors import FOR_PHOTOGRAPHERS
 from lingxi.web.assets import fragment, template
 from lingxi.web.render import ALBUM_STYLES, GUEST, page
 
@@ -55,7 +53,6 @@ def album_page(
     body = template("album").substitute(
         _first_photos(album, photos, more=more, member=True),
         steers="true" if may_steer else "false",
-        sentences=escape(orjson.dumps(FOR_PHOTOGRAPHERS).decode()),
         count=f"{_photos(counts['published'])} published",
         toolbar=template("album_toolbar").substitute(id=album.id) if may_steer else "",
         uploads=fragment("album_uploads.html") if may_steer else "",
@@ -93,14 +90,7 @@ def share_page(album: Album, photos: Sequence[Photo], *, published: int, more: b
 
 def _first_photos(album: Album, photos: Sequence[Photo], *, more: bool, member: bool) -> dict[str, object]:
     """What both pages say of an album and its first photos; `more`: there are photos after these."""
-    wire = [
-        photo_to_wire(
-            photo,
-            member=member,
-            sentence=ITEM_CODES[photo.error_code].sentence if photo.error_code in ITEM_CODES else None,
-        )
-        for photo in photos
-    ]
+    wire = [photo_to_wire(photo, member=member) for photo in photos]
     return {
         "id": album.id,
         "name": escape(album.name),

@@ -269,6 +269,15 @@ async def test_the_way_of_a_photo_is_drawn_and_it_can_be_recalled(lingxi: Lingxi
         await page.keyboard.press("Escape")
         await until_shown(page, ids[1:])
         assert [one["visibility"] for one in await album.photos()] == ["recalled", "published"]
+        await page.locator("#choose-files").set_input_files(
+            [{"name": "once more.jpg", "mimeType": "image/jpeg", "buffer": photo(1)}]
+        )
+        await expect(page.locator("#uploads").get_by_role("listitem").locator(".words")).to_have_text(
+            "This photo was recalled from this album, which is for good: it is not shown again."
+        )
+        await expect(page.locator("#uploads [data-part=sum]")).to_have_text(
+            "0 of 1 file uploaded, 1 could not be taken."
+        )
 
 
 async def test_a_viewers_token_shows_and_changes_nothing(lingxi: Lingxi) -> None:

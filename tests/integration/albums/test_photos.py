@@ -57,7 +57,11 @@ async def test_guests_are_told_of_published_photos_only_and_no_file_name(stage: 
     for unseen in (hidden, waiting, UNKNOWN, "no-uuid"):
         assert_not_found(await guest.get(f"albums/{album}/photos/{unseen}"))
     member = await stage.show(album, waiting)
-    assert member["error"] == {"code": "corrupt_image", "message": "The picture is damaged."}
+    assert member["error"] == {
+        "code": "corrupt_image",
+        "message": "The picture is damaged.",
+        "advice": "This photo is damaged and cannot be opened. Copy it from the camera again.",
+    }
     assert len((await stage.editor.get(f"albums/{album}/photos")).json()["photos"]) == 4
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import pyvips
 
+from lingxi.domain.errors import FOR_PHOTOGRAPHERS
 from lingxi.imaging.children import DecoderConfig, Decoders
-from lingxi.imaging.errors import FOR_PHOTOGRAPHERS, ImageError
+from lingxi.imaging.errors import ImageError
 from lingxi.imaging.facts import MadePhoto
 from tests.integration.imaging.conftest import Make
 from tests.support.jpeg import with_segments

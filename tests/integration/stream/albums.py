@@ -23,7 +23,6 @@ from lingxi.stream.watcher import Watcher
 from tests.integration.stream.stage import Stage
 
 STEERING = {"hide": hide_photo, "show": show_photo, "recall": recall_photo, "delete": delete_photo}
-SENTENCE = "The picture is damaged."
 
 
 @dataclass
@@ -167,10 +166,7 @@ class Gallery:
     async def photos(self, *, shared: bool) -> list[dict[str, Any]]:
         async with self.stage.pool.acquire() as c:
             photos = await list_photos(c, self.id, shared_only=shared, after=None, limit=20_000)
-        return [
-            photo_to_wire(photo, member=not shared, sentence=photo.error_code and SENTENCE)
-            for photo in photos
-        ]
+        return [photo_to_wire(photo, member=not shared) for photo in photos]
 
     async def differences(self, viewer: AlbumViewer) -> list[str]:
         key = viewer.watcher.channel.key

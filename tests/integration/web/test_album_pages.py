@@ -10,9 +10,7 @@ from uuid import UUID
 import pytest
 
 from lingxi.db.session import Pool
-from lingxi.domain.errors import ITEM_CODES
 from lingxi.domain.photos import Album
-from lingxi.imaging.errors import FOR_PHOTOGRAPHERS
 from lingxi.services.albums import create_album
 from lingxi.services.steer_photo import hide_photo
 from lingxi.web.album_routes import ALBUMS_A_PAGE, FIRST_PHOTOS
@@ -57,18 +55,6 @@ async def test_names_and_file_names_are_escaped(pool: Pool) -> None:
             assert "<img src=x" not in page.text
             assert "&lt;img src=x onerror=&quot;alert(1)&quot;&gt;" in page.text
         assert _told(pages[1].text)[0]["fileName"] == EVIL
-
-
-async def test_the_photographers_page_has_a_sentence_for_each_way_to_fail(pool: Pool) -> None:
-    """For the person whose photo it is; what engineers read stands in the wire's `error.message`."""
-    async with open_site(pool) as site:
-        album = await _album(site)
-        (attribute,) = re.findall(r'data-sentences="([^"]*)"', (await site.get(f"/albums/{album.id}")).text)
-        guest = await _guest(site, album)
-        assert "data-sentences" not in (await site.get(f"/a/{album.id}", None, share=guest)).text
-    sentences = json.loads(unescape(attribute))
-    assert sentences == FOR_PHOTOGRAPHERS
-    assert not set(sentences.values()) & {ITEM_CODES[code].sentence for code in sentences}
 
 
 async def test_another_workspaces_album_is_like_no_album(pool: Pool) -> None:

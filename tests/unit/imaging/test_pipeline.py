@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lingxi.domain.errors import ITEM_CODES
-from lingxi.imaging.errors import FOR_PHOTOGRAPHERS, ImageError
+from lingxi.domain.errors import FOR_PHOTOGRAPHERS, ITEM_CODES
+from lingxi.imaging.errors import ImageError
 from lingxi.imaging.pipeline import fit, make_variants
 from tests.support.pictures import picture
 

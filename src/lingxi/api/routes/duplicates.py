@@ -11,7 +11,6 @@ from starlette.responses import Response
 from lingxi.api import album_examples as examples
 from lingxi.api import album_schemas as schemas
 from lingxi.api import documented as doc
-from lingxi.api.album_answers import photo_wire
 from lingxi.api.album_changes import AlbumIdText, audited_change, own_album
 from lingxi.api.answers import json_answer
 from lingxi.api.auth import Editor, Viewer
@@ -23,7 +22,7 @@ from lingxi.api.reading import nothing_with_key, refuse_unknown_query
 from lingxi.api.signing import Signer
 from lingxi.db.session import Connection
 from lingxi.domain.duplicates import Group
-from lingxi.domain.photos import Photo
+from lingxi.domain.photos import Photo, photo_to_wire
 from lingxi.domain.wire import task_to_wire
 from lingxi.services.list_duplicates import list_duplicates, photos_by_id
 from lingxi.services.request_fingerprints import request_fingerprints
@@ -112,7 +111,7 @@ def _group_to_wire(group: Group, photos: dict[Any, Photo]) -> dict[str, Any]:
         "count": len(group.faces),
         "photos": [
             {
-                "photo": photo_wire(photos[face.photo_id]),
+                "photo": photo_to_wire(photos[face.photo_id], member=True),
                 "sharpness": round(face.sharpness, 2),
                 "thumbHash": base64.b64encode(face.thumb_hash).decode(),
             }

@@ -15,7 +15,7 @@ from lingxi.api import album_examples as examples
 from lingxi.api import album_schemas as schemas
 from lingxi.api import documented as doc
 from lingxi.api.album_access import AlbumAccess, album_access
-from lingxi.api.album_answers import photo_wire, timeline_to_wire
+from lingxi.api.album_answers import timeline_to_wire
 from lingxi.api.album_changes import AlbumIdText, PhotoIdText, audited_change, own_album
 from lingxi.api.answers import json_answer
 from lingxi.api.auth import Caller, Editor, Viewer
@@ -28,7 +28,7 @@ from lingxi.api.signing import Signer
 from lingxi.api.stored_bytes import UNREADABLE, Stored, Unsatisfiable, serve
 from lingxi.db.session import Connection
 from lingxi.domain.errors import Conflict, NotFound
-from lingxi.domain.photos import Photo, Visibility
+from lingxi.domain.photos import Photo, Visibility, photo_to_wire
 from lingxi.services.read_photos import get_photo, list_photos
 from lingxi.services.steer_photo import delete_photo, hide_photo, recall_photo, show_photo
 
@@ -73,7 +73,7 @@ async def list_(
     last = page[-1] if len(found) > limit else None
     return json_answer(
         {
-            "photos": [photo_wire(photo, member=access.member) for photo in page],
+            "photos": [photo_to_wire(photo, member=access.member) for photo in page],
             "nextCursor": None
             if last is None
             else cursors.seal([last.sort_at.isoformat(), last.upload_number]),
@@ -93,7 +93,7 @@ async def list_(
 )
 async def show(request: Request, album_id: AlbumIdText, photo_id: PhotoIdText) -> Response:
     access = await album_access(request, album_id)
-    return json_answer(photo_wire(await seen_photo(request, access, photo_id), member=access.member))
+    return json_answer(photo_to_wire(await seen_photo(request, access, photo_id), member=access.member))
 
 
 @router.get(
@@ -223,7 +223,7 @@ async def _steer(
 
     async def work(connection: Connection) -> Done:
         steered = await steer(connection, photo.album_id, photo.id)
-        return Done(200, orjson.dumps(photo_wire(steered)), f"photo:{photo.id}")
+        return Done(200, orjson.dumps(photo_to_wire(steered, member=True)), f"photo:{photo.id}")
 
     return await audited_change(request, caller, verb, photo.album_id, work)
 

@@ -17,7 +17,6 @@ from starlette.responses import Response
 from lingxi.api import album_examples as examples
 from lingxi.api import album_schemas as schemas
 from lingxi.api import documented as doc
-from lingxi.api.album_answers import photo_wire
 from lingxi.api.album_changes import AlbumIdText, audited_change, own_album
 from lingxi.api.answers import json_answer
 from lingxi.api.auth import Caller, Editor
@@ -30,7 +29,7 @@ from lingxi.api.multipart import MultipartReader, boundary_of
 from lingxi.db.session import Connection
 from lingxi.domain.errors import LingxiError, MalformedRequest, TooLarge, UnsupportedContent
 from lingxi.domain.file_names import shown_file_name
-from lingxi.domain.photos import Photo
+from lingxi.domain.photos import Photo, photo_problem, photo_to_wire
 from lingxi.services.add_photo import add_photo
 from lingxi.services.receive_photo import (
     ReceivedPhoto,
@@ -178,10 +177,10 @@ def _outcome(file: ReceivedPhoto, photo: Photo | None) -> dict[str, Any]:
     """`{fileName, status, photo}` or `{fileName, status, error}`."""
     if photo is None:
         assert file.refusal is not None
-        error = {"code": file.refusal.code, "message": file.refusal.message}
+        error = photo_problem(file.refusal.code, file.refusal.message)
         return {"fileName": file.file_name, "status": "refused", "error": error}
     status = "created" if file.recorded else "exists"
-    return {"fileName": file.file_name, "status": status, "photo": photo_wire(photo)}
+    return {"fileName": file.file_name, "status": status, "photo": photo_to_wire(photo, member=True)}
 
 
 def _fingerprint(files: Sequence[ReceivedPhoto]) -> bytes:

@@ -11,7 +11,6 @@ import { waterfall } from "./waterfall.js";
 const $ = (id) => document.getElementById(id);
 const root = $("album");
 const steers = root.dataset.steers === "true";
-const sentences = JSON.parse(root.dataset.sentences); // by code, for the person whose photo it is
 const address = `/api/v1/albums/${root.dataset.album}`;
 const failed = ({ processingState, visibility }) => processingState === "processing_failed" && visibility !== "recalled";
 const store = new Store((photo) => photo.visibility !== "recalled" && !failed(photo));
@@ -76,7 +75,7 @@ function showFailures() {
   $("failures").hidden = failures.photos.length === 0;
   $("failed").replaceChildren(...failures.photos.map((photo) => element("li", { "data-id": photo.id },
     element("span", { class: "file" }, photo.fileName),
-    element("span", { class: "words" }, sentences[photo.error?.code] ?? photo.error?.message ?? "It could not be processed."),
+    element("span", { class: "words" }, photo.error?.advice ?? photo.error?.message ?? "It could not be processed."),
     steers ? element("button", { class: "small", type: "button", onclick: () => remove(photo) }, "Remove") : null)));
 }
 

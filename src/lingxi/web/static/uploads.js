@@ -1,5 +1,5 @@
 // Uploads that survive a lost connection: tus 1.0, in pieces, resumed from where the server says it is.
-import { refusal } from "./api.js";
+import { call, refusal } from "./api.js";
 
 const CHUNK_BYTES = 4 * 2 ** 20;
 const AT_ONCE = 3;
@@ -7,13 +7,17 @@ const LONGEST_WAIT_MS = 20_000;
 const MOVES = 3;
 const TUS = { "Tus-Resumable": "1.0.0" };
 const UNREADABLE = "The file cannot be read any more: it was moved, changed or deleted since you chose it.";
+const RECALLED = "This photo was recalled from this album, which is for good: it is not shown again.";
+const HIDDEN = "This photo is in the album already, and hidden from guests.";
+const DELETED = "This photo was deleted from the album in the same moment. Upload it again.";
 const LOST = "The connection was lost. The upload goes on by itself when it is back.";
 
 export class Uploads {
   // `changed()` after each change of an item; `items` are {file, state, sent, sentence} with the states waiting, sending, lost,
   // paused, done, same (the album had it already) and refused.
   constructor(albumId, changed) {
-    this.address = `/api/v1/albums/${albumId}/uploads`;
+    this.album = `/api/v1/albums/${albumId}`;
+    this.address = `${this.album}/uploads`;
     this.changed = changed;
     this.items = [];
     this.paused = false;
@@ -103,8 +107,22 @@ export class Uploads {
       at = await this.patch(item, at);
       progress();
     }
+    const known = item.created === "false" ? await this.known(item) : ["done"];
     this.forget(item);
-    this.set(item, item.created === "false" ? "same" : "done");
+    this.set(item, ...known);
+  }
+
+  // What to say of a file whose bytes the album had: what became of their photo.
+  async known(item) {
+    try {
+      const { visibility, processingState } = await call("GET", `${this.album}/photos/${item.photo}`);
+      if (visibility === "recalled") return ["refused", RECALLED];
+      if (visibility === "hidden") return ["same", HIDDEN];
+      return processingState === "uploaded" ? ["done"] : ["same"]; // one that had failed is processed anew
+    } catch (error) {
+      if (error.status === 404) return ["refused", DELETED];
+      throw error;
+    }
   }
 
   async create(item) {
@@ -152,6 +170,7 @@ export class Uploads {
       request.onload = () => {
         const header = (name) => request.getResponseHeader(name);
         item.created = header("Lingxi-Photo-Created") ?? item.created;
+        item.photo = header("Lingxi-Photo-Id") ?? item.photo;
         if (request.status < 400) resolve({ header });
         else {
           const seconds = Number(header("Retry-After"));
