@@ -1,8 +1,9 @@
 """What the HTTP layer is given: made once by `bootstrap`, handed to `create_app`, reached through the request."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from starlette.requests import Request
 
@@ -37,6 +38,7 @@ class ApiConfig:
     stream_token_seconds: int = 300
     serve_monitoring: bool = True
     queues: Sequence[str] = QUEUES
+    disks: Mapping[str, Path] = field(default_factory=dict)  # that this process writes to, for its metrics
     webhook_rule: AddressRule = field(default_factory=AddressRule)  # where webhooks may go
 
 

@@ -5,7 +5,9 @@ import hashlib
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from lingxi import names
@@ -22,6 +24,7 @@ from lingxi.bootstrap.common import (
     prepare,
     refuse_bad_redis,
     secret_keys,
+    storage_url,
     until_signalled,
 )
 from lingxi.bootstrap.dispatcher import dispatcher_config
@@ -60,6 +63,13 @@ async def run_api(settings: Settings) -> int:
     """The API with its dispatcher and its event streams."""
     prepare(settings, "api")
     return await until_signalled(lambda stop: _serve_api(settings, stop))
+
+
+def _disks(settings: Settings) -> dict[str, Path]:
+    """What this process writes to: the data folder, and the storage where that is a folder."""
+    storage = urlsplit(storage_url(settings))
+    disks = {"data": settings.data_dir}
+    return disks | {"storage": Path(unquote(storage.path))} if storage.scheme == "file" else disks
 
 
 async def _serve_api(settings: Settings, stop: asyncio.Event) -> None:
@@ -145,6 +155,7 @@ async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
             share_exchanges_per_minute=settings.share_exchanges_per_minute,
             serve_monitoring=not settings.metrics_bind,
             queues=settings.deployed_queues,
+            disks=_disks(settings),
             webhook_rule=AddressRule(settings.webhook_networks),
         ),
         pool=pool,

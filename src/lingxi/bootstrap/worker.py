@@ -25,6 +25,7 @@ from lingxi.broker.marker import WipeMarker
 from lingxi.broker.queue import BullQueue
 from lingxi.db.session import create_pool
 from lingxi.imaging.children import DecoderConfig, Decoders
+from lingxi.maintenance.invariant_watch import InvariantWatch
 from lingxi.maintenance.object_collector import ObjectCollector
 from lingxi.maintenance.photo_sweep import PhotoSweeper
 from lingxi.maintenance.queue_holder import QueueHolder
@@ -112,6 +113,9 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
             photo_sweeper = PhotoSweeper(pool, photos, settings.sweep_interval_seconds, limit)
             tallies.follow("lingxi_photo_sweep_total", photo_sweeper.found)
             beside.append(photo_sweeper)
+        watch = InvariantWatch(pool)
+        tallies.follow("lingxi_invariant_violations_total", watch.found)
+        beside.append(watch)
         beside.append(QueueHolder(pool, client, queues, check_seconds=settings.sweep_interval_seconds))
         beside.append(ObjectCollector(pool, storage, collector_config(settings)))
         registry = make_registry(settings, decoders, pool, storage)

@@ -38,6 +38,10 @@ COUNTERS = {
         "What sweeps of photos did: put_back from lost workers, enqueued as due, photos of deleted albums cleared.",
         ("found",),
     ),
+    "lingxi_invariant_violations_total": Tally(
+        "Rows of the newest tasks that break what must always hold, by each look that finds them.",
+        ("invariant",),
+    ),
     "lingxi_photo_attempts_total": Tally(
         "Attempts of first publications by what became of them.", ("outcome",)
     ),

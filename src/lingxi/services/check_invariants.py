@@ -63,6 +63,14 @@ async def check_task(connection: Connection, task_id: UUID) -> AsyncIterator[Vio
         yield violation
 
 
+async def check_newest_tasks(connection: Connection, tasks: int) -> AsyncIterator[Violation]:
+    """What is wrong with the newest tasks, as many as have ITEMS_AT_A_TIME items. The transaction has to be a snapshot."""
+    rows = await connection.fetch(sql("invariants/newest_tasks"), tasks)
+    for batch in _batches(rows)[:1]:
+        async for violation in _check(connection, OF_TASKS, [row["id"] for row in batch]):
+            yield violation
+
+
 async def check_invariants(connection: Connection, looked: Looked | None = None) -> AsyncIterator[Violation]:
     """All that is wrong, as it is found. The transaction has to be a snapshot: `repeatable_read`, read only."""
     looked = looked if looked is not None else Looked()

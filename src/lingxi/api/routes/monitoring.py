@@ -3,6 +3,8 @@
 `METRICS_BIND` moves queue health and metrics to a port of their own.
 """
 
+import asyncio
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,6 +13,7 @@ from lingxi.api import documented as doc
 from lingxi.api import examples, schemas
 from lingxi.api.answers import json_answer
 from lingxi.api.deps import deps_of
+from lingxi.api.disk_metrics import disk_gauges
 from lingxi.api.documented import documented
 from lingxi.api.monitor import QueueMonitor, within
 from lingxi.api.stream_metrics import stream_gauges
@@ -91,6 +94,9 @@ async def metrics(request: Request) -> Response:
     async def streams() -> list[Gauge]:
         return stream_gauges(hub)
 
-    collectors = [*monitor.collectors(), Collector("streams", streams)]
+    async def disks() -> list[Gauge]:
+        return await asyncio.to_thread(disk_gauges, deps_of(request).config.disks)
+
+    collectors = [*monitor.collectors(), Collector("streams", streams), Collector("disks", disks)]
     text = await render(collectors, request.app.state.metrics_registry)
     return Response(text, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})
