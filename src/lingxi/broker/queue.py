@@ -20,7 +20,7 @@ import hiredis
 
 from lingxi import names
 from lingxi.broker.connection import ConnectionFactory, RawConnection
-from lingxi.broker.errors import BrokerError, BrokerUnavailable, JobRejected, means_unavailable
+from lingxi.broker.errors import BrokerError, BrokerUnavailable, JobRejected
 from lingxi.broker.job import (
     ITEM_OPTIONS,
     MAX_DATA_BYTES,
@@ -31,9 +31,24 @@ from lingxi.broker.job import (
     valid_job_id,
 )
 from lingxi.broker.link import Link
+from lingxi.broker.mending import forget_half_added, mend, ringing
+from lingxi.broker.replies import (
+    bytes_of,
+    delay_of,
+    delivery_of,
+    is_error,
+    listed,
+    now_ms,
+    priority_of,
+    raise_if_error,
+    raise_if_unavailable,
+    text_of,
+    whole,
+)
 from lingxi.broker.resp import command
-from lingxi.broker.scripts import load_script
+from lingxi.broker.scripts import loading
 from lingxi.broker.templates import BULL_PREFIX, SCRIPT_NAMES, Templates
+from lingxi.observability.logging import get_logger
 
 __all__ = ["BullQueue", "Delivery", "Job", "QueueCounts", "valid_job_id"]
 
@@ -42,6 +57,7 @@ MAX_JOBS_PER_WRITE = 500
 MOST_STALLS = 1000
 # The socket may be silent for longer than the server may block, or an idle worker goes deaf.
 _BLOCK_MARGIN_SECONDS = 5.0
+_log = get_logger("broker.queue")
 
 
 class BullQueue:
@@ -93,6 +109,8 @@ class BullQueue:
                 calls.append(add(job.id.encode(), job.data))
             for job, reply in zip(chunk, await self._run(calls), strict=True):
                 if isinstance(reply, hiredis.ReplyError):
+                    await self.mend(str(reply))
+                    await forget_half_added(self._plain, self._templates.prefix, job.id.encode())
                     raise JobRejected(job.id, str(reply))
                 if isinstance(reply, int) and reply < 0:
                     raise JobRejected(job.id, REJECTIONS.get(reply, f"code {reply}"))
@@ -103,13 +121,15 @@ class BullQueue:
         return await self._never_lost(self._take(limit)) if limit > 0 else []
 
     async def _take(self, limit: int) -> list[Delivery]:
-        one = self._templates.take(_now_ms())
+        one = self._templates.take(now_ms())
         reply, *lengths = await self._run([one], then=self._templates.lengths, then_count=3)
-        taken = self._deliveries([reply])
+        taken = await self._sorted_out([reply, *filter(is_error, lengths)])
+        if any(map(is_error, lengths)):
+            return taken
         # As many as there are and no more: each call in vain rings the bell for another idle worker.
-        more = min(limit - 1, _whole(lengths[0]) + _whole(lengths[1])) if taken else 0
+        more = min(limit - 1, whole(lengths[0]) + whole(lengths[1])) if taken else 0
         if more > 0:
-            taken += self._deliveries(await self._run([one] * more))
+            taken += await self._sorted_out(await self._run([one] * more))
         return taken
 
     async def finish_many(self, deliveries: Sequence[Delivery], *, fetch_next: bool) -> list[Delivery]:
@@ -119,12 +139,14 @@ class BullQueue:
         """
         if not deliveries:
             return []
-        finish = self._templates.completer(_now_ms(), fetch_next=fetch_next)
-        calls = [finish(_bytes(d.job_id)) for d in deliveries]
-        return await self._never_lost(self._fetch(calls)) if fetch_next else await self._fetch(calls)
+        finish = self._templates.completer(now_ms(), fetch_next=fetch_next)
+        job_ids = [bytes_of(d.job_id) for d in deliveries]
+        finishing = self._finish([finish(job_id) for job_id in job_ids], job_ids)
+        return await self._never_lost(finishing) if fetch_next else await finishing
 
-    async def _fetch(self, calls: Sequence[bytes]) -> list[Delivery]:
-        return self._deliveries(await self._run(calls))
+    async def _finish(self, calls: Sequence[bytes], job_ids: Sequence[bytes]) -> list[Delivery]:
+        replies = await self._run(calls)
+        return await self._sorted_out(replies, *_failed(job_ids, replies))
 
     async def _never_lost(self, fetching: Coroutine[Any, Any, list[Delivery]]) -> list[Delivery]:
         """Jobs that arrive for a caller who was cancelled meanwhile go back at once, not when their lock runs out."""
@@ -143,17 +165,19 @@ class BullQueue:
 
     async def fail(self, delivery: Delivery, reason: str) -> None:
         """The job failed for good and stays to be seen (at most 1,000 of them): for jobs that are not ours to do."""
-        fail = self._templates.failer(_now_ms(), reason.encode())
-        self._deliveries(await self._run([fail(_bytes(delivery.job_id))]))
+        fail = self._templates.failer(now_ms(), reason.encode())
+        job_id = bytes_of(delivery.job_id)
+        await self._sorted_out(await self._run([fail(job_id)]), job_id)
 
     async def give_back(self, deliveries: Sequence[Delivery]) -> None:
         """Put jobs back to the front of the queue, and wake somebody for them."""
         if not deliveries:
             return
-        calls = [self._templates.give_back(_bytes(d.job_id)) for d in deliveries]
+        job_ids = [bytes_of(d.job_id) for d in deliveries]
+        calls = [self._templates.give_back(job_id) for job_id in job_ids]
         # BullMQ's script rings only for jobs of the wait list, not for prioritized ones.
-        *_, rung = await self._run(calls, then=self._templates.ring, then_count=1)
-        self._deliveries([rung])
+        replies = await self._run(calls, then=self._templates.ring, then_count=1)
+        await self._sorted_out(replies, *_failed(job_ids, replies[:-1]))
 
     async def retry_later(
         self, delivery: Delivery, delay_ms: int, *, reason: str = "", charged: bool = True
@@ -162,25 +186,30 @@ class BullQueue:
 
         Not `charged`: no attempt was made. Nothing happens to a job that is no longer ours.
         """
-        call = self._templates.retry_later(
-            _bytes(delivery.job_id), _now_ms(), max(0, delay_ms), reason.encode(), charged=charged
-        )
-        self._deliveries(await self._run([call]))
+        job_id, delay_ms = bytes_of(delivery.job_id), max(0, delay_ms)
+        call = self._templates.retry_later(job_id, now_ms(), delay_ms, reason.encode(), charged=charged)
+        await self._sorted_out(await self._run([call]), job_id)
 
     # ── locks ────────────────────────────────────────────────────────────────────────────────────────────
     async def extend_locks(self, deliveries: Sequence[Delivery]) -> list[str]:
         """Renew the locks; returns the job ids whose lock is lost (somebody else may have the job by now)."""
         if not deliveries:
             return []
-        (lost,) = await self._run([self._templates.extend_locks([_bytes(d.job_id) for d in deliveries])])
-        return [_text(job_id) for job_id in _listed(lost)]
+        return await self._listed(self._templates.extend_locks([bytes_of(d.job_id) for d in deliveries]))
 
     async def recover_stalled(self) -> int:
         """Active jobs without a lock, seen so by two checks in a row, go back to the front. Returns how many."""
         call = self._templates.recover_stalled(
-            _now_ms(), most_stalls=MOST_STALLS, interval_ms=self._stalled_check_ms
+            now_ms(), most_stalls=MOST_STALLS, interval_ms=self._stalled_check_ms
         )
-        return len(_listed((await self._run([call]))[0]))
+        return len(await self._listed(call))
+
+    async def _listed(self, call: bytes) -> list[str]:
+        (reply,) = await self._run([call])
+        if is_error(reply):
+            await self._sorted_out([reply])
+            return []
+        return [text_of(job_id) for job_id in listed(reply)]
 
     # ── waiting ──────────────────────────────────────────────────────────────────────────────────────────
     async def wait_for_work(self, timeout_seconds: float) -> None:
@@ -199,51 +228,53 @@ class BullQueue:
         except asyncio.CancelledError:
             self._waits.drop()
             raise
-        _raise_if_error(reply)
+        raise_if_unavailable(reply)
+        if is_error(reply):
+            await self._sorted_out([reply])
 
     async def pass_on(self) -> None:
         """A ring came and there is no room here: if jobs wait, wake another worker."""
         if await self.waiting():
-            _raise_if_error((await self._run([self._templates.ring]))[0])
+            await self._sorted_out(await self._run([self._templates.ring]))
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────────
     async def counts(self) -> QueueCounts:
         (reply,) = await self._run([self._templates.counts])
-        wait, paused, prioritized, active, delayed, completed, failed = _listed(reply)
+        wait, paused, prioritized, active, delayed, completed, failed = listed(reply)
         return QueueCounts(wait + paused + prioritized, active, delayed, completed, failed)
 
     async def waiting(self) -> int:
         """How many jobs wait, in any of BullMQ's three places."""
-        return sum(_whole(reply) for reply in await self._run([], then=self._templates.lengths, then_count=3))
+        return sum(whole(reply) for reply in await self._run([], then=self._templates.lengths, then_count=3))
 
     async def line(self) -> tuple[int, int | None]:
         """How many jobs wait, and the priority of the prioritized one that is first in line."""
         *lengths, first = await self._run([], then=self._templates.line, then_count=4)
-        scored = _listed(first)
-        return sum(_whole(length) for length in lengths), int(float(scored[1])) >> 32 if scored else None
+        scored = listed(first)
+        return sum(whole(length) for length in lengths), priority_of(scored)
 
     async def exist(self, job_ids: Sequence[str]) -> list[bool]:
-        """Which of these jobs Redis still holds, in whatever state."""
-        if not job_ids:
-            return []
-        replies = await self._run(self._templates.exist(_bytes(job_id) for job_id in job_ids))
-        return [_whole(reply) == 1 for reply in replies]
+        """Which of these jobs a worker has or will get. What Redis holds of the others goes: their ids are free again."""
+        asked = [bytes_of(job_id) for job_id in job_ids]
+        try:
+            return await ringing(self._plain, self._templates.prefix, asked)
+        except BrokerError as error:
+            if isinstance(error, BrokerUnavailable) or not await self.mend(str(error)):
+                raise
+            return await ringing(self._plain, self._templates.prefix, asked)
 
     async def ping(self) -> None:
         """Raises BrokerUnavailable unless the server answers (on a connection of its own, if the last one is gone)."""
-        _raise_if_error((await self._run([command(b"PING")]))[0])
+        raise_if_error((await self._run([command(b"PING")]))[0])
 
     # ── steering ─────────────────────────────────────────────────────────────────────────────────────────
     async def pause(self) -> None:
         """Nobody takes jobs of this queue until `resume`; what is active goes on."""
-        await self._run_steering(self._templates.pause)
+        whole((await self._run([self._templates.pause]))[0])
 
     async def resume(self) -> None:
-        while await self._run_steering(self._templates.resume) > 0:  # jobs left in an old `paused` list
+        while whole((await self._run([self._templates.resume]))[0]) > 0:  # jobs in an old `paused` list
             pass
-
-    async def _run_steering(self, call: bytes) -> int:
-        return _whole((await self._run([call]))[0])
 
     async def close(self) -> None:
         """Close both connections. Jobs and rings that arrived for nobody are passed on, if they can still be."""
@@ -266,77 +297,54 @@ class BullQueue:
         """
         connection = await self._calls.get()
         replies = await connection.call(b"".join(calls) + then, len(calls) + then_count)
-        forgotten = [i for i, reply in enumerate(replies) if _is_error(reply, "NOSCRIPT")]
+        forgotten = [i for i, reply in enumerate(replies) if is_error(reply, "NOSCRIPT")]
         if forgotten:
             await _load_scripts(connection)
             again = await connection.call(b"".join(calls[i] for i in forgotten), len(forgotten))
             for i, reply in zip(forgotten, again, strict=True):
                 replies[i] = reply
         for reply in replies:
-            if isinstance(reply, hiredis.ReplyError) and means_unavailable(str(reply)):
-                raise BrokerUnavailable(str(reply))
+            raise_if_unavailable(reply)
         return replies
 
-    def _deliveries(self, replies: Sequence[Any]) -> list[Delivery]:
-        taken = []
+    async def _sorted_out(self, replies: Sequence[Any], *job_ids: bytes) -> list[Delivery]:
+        """The jobs that came. A call that failed met something broken: it is removed, and `job_ids` with it.
+
+        Raises BrokerError where nothing came and nothing broken was found.
+        """
+        taken: list[Delivery] = []
+        error: hiredis.ReplyError | None = None
         for reply in replies:
-            if isinstance(reply, list):
-                fields, job_id = reply[0], reply[1]
-                if fields:
-                    taken.append(self._delivery(_text(job_id), fields))
-                else:
-                    self._next_delayed_ms = int(reply[3] or 0)
-            else:
-                _raise_if_error(reply)  # a whole number: 0, or a negative code, and there is nothing to take
+            if isinstance(reply, list) and reply[0]:
+                taken.append(delivery_of(reply[1], reply[0], self._token))
+            elif isinstance(reply, list):
+                self._next_delayed_ms = delay_of(reply[3])
+            elif isinstance(reply, hiredis.ReplyError):
+                error = reply  # else a whole number, and nothing to take
+        if error is not None:
+            try:
+                mended = await self.mend(str(error), *job_ids)
+            except BrokerUnavailable:
+                mended = False  # what came is ours all the same
+            if not mended and not taken:
+                raise BrokerError(str(error))
         return taken
 
-    def _delivery(self, job_id: str, fields: list[bytes]) -> Delivery:
-        # Pairs, in any order; a value may spell like a field's name.
-        job = dict(zip(fields[::2], fields[1::2], strict=True))
-        timestamp, made = job.get(b"timestamp", b"0"), job.get(b"atm", b"0")
-        return Delivery(
-            job_id,
-            job.get(b"data", b""),
-            int(timestamp) if timestamp.isdigit() else 0,
-            self._token,
-            job.get(b"name", b"").decode(errors="replace"),
-            int(made) if made.isdigit() else 0,
-        )
+    async def mend(self, reason: str, *job_ids: bytes) -> bool:
+        """Remove what makes BullMQ's scripts fail, and `job_ids`. False: there was nothing to remove."""
+        mended = await mend(self._plain, self._templates.prefix, *job_ids)
+        if mended:
+            _log.error("queue_mended", queue=self.logical_name, reason=reason[:300], **mended.told())
+        return bool(mended)
+
+    async def _plain(self, calls: Sequence[bytes]) -> list[Any]:
+        return await self._run([], then=b"".join(calls), then_count=len(calls)) if calls else []
+
+
+def _failed(job_ids: Sequence[bytes], replies: Sequence[Any]) -> list[bytes]:
+    return [job_id for job_id, reply in zip(job_ids, replies, strict=True) if is_error(reply)]
 
 
 async def _load_scripts(connection: RawConnection) -> None:
-    loads = [command(b"SCRIPT", b"LOAD", load_script(name).source) for name in SCRIPT_NAMES]
-    for reply in await connection.call(b"".join(loads), len(loads)):
-        _raise_if_error(reply)
-
-
-def _text(job_id: bytes) -> str:
-    return job_id.decode(errors="surrogateescape")  # a foreign client may name its jobs as it likes
-
-
-def _bytes(job_id: str) -> bytes:
-    return job_id.encode(errors="surrogateescape")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _is_error(reply: Any, prefix: str) -> bool:
-    return isinstance(reply, hiredis.ReplyError) and str(reply).startswith(prefix)
-
-
-def _raise_if_error(reply: Any) -> None:
-    if isinstance(reply, hiredis.ReplyError):
-        message = str(reply)
-        raise BrokerUnavailable(message) if means_unavailable(message) else BrokerError(message)
-
-
-def _whole(reply: Any) -> int:
-    _raise_if_error(reply)
-    return int(reply)
-
-
-def _listed(reply: Any) -> list[Any]:
-    _raise_if_error(reply)
-    return list(reply)
+    for reply in await connection.call(*loading(SCRIPT_NAMES)):
+        raise_if_error(reply)

@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lingxi.broker.resp import bulk, head
+from lingxi.broker.resp import bulk, command, head
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,11 @@ def load_script(name: str) -> Script:
         hashlib.sha1(source, usedforsecurity=False).hexdigest().encode(),
         int(path.stem.rpartition("-")[2]),
     )
+
+
+def loading(names: Sequence[str]) -> tuple[bytes, int]:
+    """SCRIPT LOAD of each, in one write; and how many replies follow."""
+    return b"".join(command(b"SCRIPT", b"LOAD", load_script(name).source) for name in names), len(names)
 
 
 @functools.cache

@@ -6,7 +6,7 @@ run every template against the real scripts, and Node's BullMQ against what they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgpack
 
@@ -134,9 +134,6 @@ class Templates:
 
     def recover_stalled(self, now_ms: int, *, most_stalls: int, interval_ms: int) -> bytes:
         return self._stalled + bulk(b"%d" % most_stalls, self.prefix, b"%d" % now_ms, b"%d" % interval_ms)
-
-    def exist(self, job_ids: Iterable[bytes]) -> list[bytes]:
-        return [command(b"EXISTS", self.prefix + job_id) for job_id in job_ids]
 
     def wait(self, seconds: float) -> bytes:
         """Block until somebody rings, at most `seconds`."""

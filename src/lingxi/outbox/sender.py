@@ -55,15 +55,23 @@ class JobSender:
         self._queues = {queue: BullQueue(queue, self._shared, token=name) for queue in queues}
 
     async def lines(self) -> dict[str, tuple[int, int | None]]:
-        """For each queue how many jobs wait, and the number of the first in line. Raises BrokerUnavailable."""
+        """For each queue how many jobs wait, and the number of the first in line. Raises BrokerUnavailable.
+
+        A queue that another client broke is put right, and is not among them this time.
+        """
         queues = list(self._queues)
         lines = await asyncio.gather(
             *(self._queues[queue].line() for queue in queues), return_exceptions=True
         )
-        for line in lines:
-            if isinstance(line, BaseException):
+        sound: dict[str, tuple[int, int | None]] = {}
+        for queue, line in zip(queues, lines, strict=True):
+            if isinstance(line, tuple):
+                sound[queue] = line
+            elif isinstance(line, BrokerUnavailable) or not isinstance(line, BrokerError):
                 raise line
-        return {queue: line for queue, line in zip(queues, lines, strict=True) if isinstance(line, tuple)}
+            else:
+                await self._queues[queue].mend(str(line))
+        return sound
 
     async def send(self, parcels: Sequence[Parcel], *, deadline: float) -> Delivered:
         """Add all jobs, those of one priority and queue together. `deadline` is in the loop's time."""
@@ -123,11 +131,11 @@ class JobSender:
                 jobs, priority=first.priority, timestamp_ms=min(p.timestamp_ms for p in parcels)
             )
 
-    async def close(self) -> None:
-        for queue in self._queues.values():
-            await queue.close()
-        await self._shared.close()
     async def add(self, queue: str, job: Job) -> None:
         """Add one job that belongs to no event. Raises BrokerError."""
         await self._queues[queue].add_many([job], priority=0, timestamp_ms=time.time_ns() // 1_000_000)
 
+    async def close(self) -> None:
+        for queue in self._queues.values():
+            await queue.close()
+        await self._shared.close()

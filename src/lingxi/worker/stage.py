@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
-from lingxi.broker.errors import BrokerUnavailable
+from lingxi.broker.errors import BrokerError, BrokerUnavailable
 from lingxi.db.session import is_conflict, is_unavailable
 from lingxi.observability.logging import get_logger
 from lingxi.worker.outage import Outage, pause_seconds
@@ -81,5 +81,7 @@ class Stage(Generic[T]):
             self._postgres.began(error)
         elif is_conflict(error):
             _log.info("batch_conflicted", stage=self.name, reason=str(error)[:300])
+        elif isinstance(error, BrokerError):  # another client broke the queue
+            _log.error("batch_failed", stage=self.name, reason=str(error)[:300])
         else:
             _log.error("batch_failed", stage=self.name, exc_info=error)
