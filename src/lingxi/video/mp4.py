@@ -24,7 +24,8 @@ class Mp4:
         self._audio: Any = None
         self._base = Fraction(1, _FINEST)
         self._last_tick: int | None = None
-        self._step_ticks = 0
+        self._last_ticks = 0  # for how long the last frame is shown
+        self._shown_ticks: dict[int, int] = {}  # of the frames that the encoder holds, by their time
         self.frames = 0
         self.ended_at_seconds = 0.0
 
@@ -61,7 +62,7 @@ class Mp4:
         context.thread_count = threads
         context.thread_type = "FRAME"  # slices would cost quality
         self._video = stream
-        self._step_ticks = max(1, round(1 / rate / self._base))
+        self._last_ticks = max(1, round(1 / rate / self._base))
 
     def write_picture(self, frame: Any, seconds: Fraction) -> None:
         """A frame that is shown from `seconds` on; dropped where that is not after the one before."""
@@ -69,14 +70,16 @@ class Mp4:
         if tick < 0 or (self._last_tick is not None and tick <= self._last_tick):
             return
         if self._last_tick is not None:
-            self._step_ticks = tick - self._last_tick
+            self._shown_ticks[self._last_tick] = self._last_ticks = tick - self._last_tick
+        if frame.duration:
+            self._last_ticks = max(1, round(frame.duration * frame.time_base / self._base))
         if not self.frames:
             self._take_colours(frame)
         self._last_tick = tick
         frame.pts, frame.time_base = tick, self._base
         frame.pict_type = 0
         self.frames += 1
-        self._mux(self._video.encode(frame))
+        self._mux_pictures(self._video.encode(frame))
 
     def write_sound(self, frame: Any) -> None:
         """A frame of samples, in time since the beginning."""
@@ -85,8 +88,10 @@ class Mp4:
     def finish(self) -> None:
         """Write what encoders still hold, and the index."""
         if self._video is not None:
-            self._mux(self._video.encode(None))
-            self.ended_at_seconds = float(((self._last_tick or 0) + self._step_ticks) * self._base)
+            last = self._last_tick or 0
+            self._shown_ticks[last] = self._last_ticks
+            self._mux_pictures(self._video.encode(None))
+            self.ended_at_seconds = float((last + self._last_ticks) * self._base)
         if self._audio is not None:
             self._mux(self._audio.encode(None))
         try:
@@ -100,6 +105,12 @@ class Mp4:
         context.color_primaries = frame.color_primaries
         context.color_trc = frame.color_trc
         context.color_range = 1
+
+    def _mux_pictures(self, packets: Any) -> None:
+        """Each with how long it is shown: the muxer would think that the last one is shown for no time at all."""
+        for packet in packets:
+            packet.duration = self._shown_ticks.pop(packet.pts, None) or packet.duration
+        self._mux(packets)
 
     def _mux(self, packets: Any) -> None:
         try:

@@ -10,6 +10,7 @@ import av
 import av.error
 
 from lingxi.video.errors import VideoError
+from lingxi.video.moments import Moments
 from lingxi.video.mp4 import Mp4
 from lingxi.video.pictures import Pictures
 from lingxi.video.score import Score, score
@@ -140,16 +141,18 @@ def _frames_from(source: Source, stream: Any, seconds: float) -> Iterator[tuple[
         container.seek(int(target), stream=stream, backward=True)
     except av.error.FFmpegError:
         return
-    packets = container.demux(stream)
+    packets, moments = container.demux(stream), Moments(source.kind.demuxer)
     while True:
         try:
             packet = next(packets)
+            moments.saw(packet)
             frames = stream.decode(packet)
         except (StopIteration, av.error.EOFError):
             return
         except av.error.FFmpegError:
             continue
         for frame in frames:
+            moments.correct(frame)
             if frame.pts is not None:
                 frame.time_base = frame.time_base or stream.time_base  # None when a decoder is flushed
                 yield frame, float(frame.pts * frame.time_base - source.start)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import av.error
 
+from lingxi.video.moments import Moments
 from lingxi.video.source import Source
 
 _TOLERATED_SHARE: Final = 0.1  # of a stream's packets may be damaged
@@ -19,6 +20,7 @@ class Reading:
     def __init__(self, source: Source, streams: list[Any]) -> None:
         self._source = source
         self._streams = streams
+        self._moments = Moments(source.kind.demuxer)
         self.packets = 0
         self.damaged = 0
         self.frames = 0
@@ -65,6 +67,8 @@ class Reading:
                 yield packet
 
     def _decode(self, stream: Any, packet: Any) -> Iterator[tuple[Any, Any]]:
+        if stream.type == "video":
+            self._moments.saw(packet)
         try:
             frames = stream.decode(packet)
         except av.error.EOFError:
@@ -81,6 +85,8 @@ class Reading:
             yield stream, frame
 
     def _note(self, stream: Any, frame: Any) -> None:
+        if stream.type == "video":
+            self._moments.correct(frame)
         end = 0.0
         if frame.pts is not None:
             length = frame.samples / Fraction(frame.sample_rate) if stream.type == "audio" else None

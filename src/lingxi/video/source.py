@@ -28,6 +28,7 @@ _AUDIO: Final = (
 )
 VIDEO_CODECS: Final = frozenset(_VIDEO.split())
 AUDIO_CODECS: Final = frozenset(_AUDIO.split())
+_LENGTH_FROM_ZERO: Final = {"matroska", "flv"}  # they say when they end, as long as they begin at zero
 _PRIMING_SECONDS: Final = Fraction(1, 10)
 _DOLBY_ONLY_TAGS: Final = {"dvh1", "dvhe", "dva1", "dvav", "dav1"}
 
@@ -57,8 +58,12 @@ class Source:
     @property
     def seconds(self) -> float | None:
         """How long it says that it lasts."""
-        duration = self.container.duration
-        return duration / av.time_base if duration and duration > 0 else None
+        duration, start = self.container.duration, self.container.start_time or 0
+        if not duration or duration <= 0:
+            return None
+        if self.kind.demuxer in _LENGTH_FROM_ZERO and 0 < start < duration:
+            duration -= start
+        return float(duration / av.time_base)
 
     @property
     def stream_seconds(self) -> float | None:

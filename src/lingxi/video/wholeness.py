@@ -5,6 +5,9 @@ from typing import Final
 
 _MAX_BOXES: Final = 1 << 16
 _SEGMENT: Final = b"\x18\x53\x80\x67"
+_PACK, _PACK_END = b"\0\0\1\xba", 0xB9
+_TAIL_BYTES: Final = 1 << 18  # packs are much smaller
+_FLV_TAGS: Final = (8, 9, 18)
 
 
 def is_cut(descriptor: int, demuxer: str) -> bool:
@@ -18,6 +21,13 @@ def is_cut(descriptor: int, demuxer: str) -> bool:
         case "avi" | "wav":
             said = int.from_bytes(os.pread(descriptor, 4, 4), "little")
             return said not in (0, 0xFFFFFFFF) and 8 + said > size
+        case "mpegts":
+            packet = 188 if os.pread(descriptor, 1, 188) == b"\x47" else 192
+            return size % packet > 0
+        case "mpeg":
+            return _pack_is_cut(os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES)))
+        case "flv":
+            return _tag_is_cut(descriptor, size)
         case _:
             return False
 
@@ -51,3 +61,24 @@ def _segment_is_cut(descriptor: int, size: int) -> bool:
     bits = 7 * bytes_of_size
     length = int.from_bytes(head[at : at + bytes_of_size]) & ((1 << bits) - 1)
     return length != (1 << bits) - 1 and at + bytes_of_size + length > size
+
+
+def _pack_is_cut(tail: bytes) -> bool:
+    """ISO/IEC 13818-1, 2.5: a pack's header of 14 bytes and some (12 in MPEG-1), then packets that say how long they are."""
+    at = tail.rfind(_PACK)
+    if at < 0:
+        return False
+    if at + 14 > len(tail):
+        return True
+    at += 14 + (tail[at + 13] & 7) if tail[at + 4] >> 6 == 1 else 12
+    while tail[at : at + 3] == _PACK[:3] and at + 6 <= len(tail) and tail[at + 3] != _PACK_END:
+        at += 6 + int.from_bytes(tail[at + 4 : at + 6])
+    return at > len(tail)
+
+
+def _tag_is_cut(descriptor: int, size: int) -> bool:
+    """Each tag, 11 bytes and what it holds, is followed by its size: so is the last one."""
+    before = int.from_bytes(os.pread(descriptor, 4, size - 4))
+    tag = os.pread(descriptor, 4, max(0, size - 4 - before))
+    held = int.from_bytes(tag[1:])
+    return not tag or tag[0] not in _FLV_TAGS or before not in (held, held + 11)

@@ -26,7 +26,7 @@ async def _refused(work: Any) -> VideoError:
 # ── cut files ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture(params=["index first", "fragmented", "matroska", "avi"])
+@pytest.fixture(params=["index first", "fragmented", "matroska", "avi", "mpegts", "mpeg", "flv"])
 async def half(request: pytest.FixtureRequest, transcode: Transcode) -> bytes:
     """The first half of a video of two seconds."""
     match request.param:
@@ -34,6 +34,12 @@ async def half(request: pytest.FixtureRequest, transcode: Transcode) -> bytes:
             whole = (await transcode(clip(**CLIP, sound=Sound()))).data
         case "fragmented":
             whole = clip(**CLIP, mux={"movflags": "frag_keyframe+empty_moov"})
+        case "mpegts" | "flv" as container:
+            whole = clip(**CLIP, container=container, sound=Sound())
+            return whole[: len(whole) // 376 * 188 + 100]  # between two packets nothing tells
+        case "mpeg":
+            whole = clip("mpeg2video", container="mpeg", seconds=2.0, sound=Sound(codec="mp2"))
+            return whole[: len(whole) // 8192 * 2048 + 1000]  # packs are of 2 kB
         case "avi":
             whole = clip("mpeg4", container="avi", seconds=2.0)
             return whole[: len(whole) * 3 // 4]  # its head is a third

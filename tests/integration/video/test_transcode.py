@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lingxi.video.errors import VideoError
-from tests.integration.video.conftest import Transcode, assert_colour, assert_upright
+from tests.integration.video.conftest import Poster, Transcode, assert_colour, assert_upright
 from tests.support.clips import CORNERS, Sound, clip, seen, top_level_boxes
 
 STEREO = Sound()
@@ -107,8 +107,44 @@ async def test_a_variable_rate_keeps_its_times(transcode: Transcode) -> None:
         assert_upright(made.seen, 4)
 
 
-async def test_one_frame_alone(transcode: Transcode) -> None:
-    made = await transcode(clip(times=[0.0]))
+async def test_the_last_frame_is_shown_for_as_long_as_the_source_says(transcode: Transcode) -> None:
+    made = await transcode(
+        clip(times=[0.0, 0.1, 0.2, 0.9], options={"preset": "veryfast"}, container="matroska")
+    )
+    assert made.facts["duration_seconds"] == pytest.approx(0.94, abs=0.001), (
+        "not for as long as the one before"
+    )
+    header = made.data.index(b"mvhd")
+    assert int.from_bytes(made.data[header + 20 : header + 24]) == 940, "milliseconds, for players"
+
+
+@pytest.mark.parametrize("codec", ["libx264", "mpeg4"])
+async def test_a_file_without_times_keeps_every_frame(
+    transcode: Transcode, poster: Poster, codec: str
+) -> None:
+    source = clip(
+        codec,
+        container="avi",
+        options={"bf": "2", "preset": "veryfast"} if codec == "libx264" else {"bf": "2"},
+    )
+    made = await transcode(source, threads=2)
+    assert made.seen.times == pytest.approx([index / 25 for index in range(25)], abs=0.001)
+    assert made.facts["duration_seconds"] == pytest.approx(1.0, abs=0.001)
+    facts, _, _ = await poster(source)
+    assert facts["preview"]["frames"] == 25
+
+
+@pytest.mark.parametrize("container", ["matroska", "webm", "flv", "mpegts"])
+async def test_a_recording_that_begins_at_ten_seconds_is_whole(transcode: Transcode, container: str) -> None:
+    codec = "libvpx-vp9" if container == "webm" else "libx264"
+    made = await transcode(clip(codec, container=container, times=[10 + index / 25 for index in range(25)]))
+    assert made.seen.times == pytest.approx([index / 25 for index in range(25)], abs=0.002)
+    assert made.progress[-1][1] == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("container", ["mp4", "avi"])
+async def test_one_frame_alone(transcode: Transcode, container: str) -> None:
+    made = await transcode(clip(times=[0.0], container=container))
     assert (len(made.seen.times), made.facts["frames"]) == (1, 1)
     assert made.seen.seconds > 0
 
@@ -128,6 +164,7 @@ async def test_sound_has_two_channels_at_most(transcode: Transcode, sound: Sound
     assert np.abs(made.seen.sound).max() > 0.25
 
 
+B_FRAMES: dict[str, Any] = {"options": {"preset": "veryfast", "bf": "2"}}
 STEPS: dict[str, dict[str, Any]] = {
     "together": {},
     "sound begins later": {"sound": Sound(start=0.3)},
@@ -136,6 +173,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "variable rate": {"times": [0.0, 0.1, 0.2, 0.25, 0.6, 0.62, 0.7, 0.9]},
     "other clock": {"sound": Sound(rate=44_100)},
     "picture begins later": {"times": [0.2 + index / 25 for index in range(20)]},
+    "no times in the file": {**B_FRAMES, "container": "avi", "sound": Sound(codec="libmp3lame")},
 }
 
 

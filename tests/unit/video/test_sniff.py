@@ -66,6 +66,11 @@ def test_what_could_open_other_files_is_no_type(data: bytes) -> None:
     assert caught.value.code == "unsupported_type"
 
 
+TS = b"\x47" + bytes(187)
+PACK = b"\0\0\1\xba\x44" + bytes(8) + b"\xf8"
+FLV = b"FLV\1\5\0\0\0\x09\0\0\0\0" + b"\x09\0\0\5" + bytes(7) + b"hello" + (16).to_bytes(4)
+
+
 @pytest.mark.parametrize(
     ("data", "demuxer", "cut"),
     [
@@ -83,6 +88,20 @@ def test_what_could_open_other_files_is_no_type(data: bytes) -> None:
         (b"RIFF\x08\0\0\0AVI LIST", "avi", False),
         (b"RIFF\x09\0\0\0AVI LIST", "avi", True),
         (b"RIFF\0\0\0\0AVI LIST", "avi", False),
+        (TS * 4, "mpegts", False),
+        (TS * 4 + TS[:100], "mpegts", True),
+        ((b"\0\0\0\0" + TS) * 4, "mpegts", False),
+        ((b"\0\0\0\0" + TS) * 4 + TS[:188], "mpegts", True),
+        (PACK + b"\0\0\1\xe0\0\5hello\0\0\1\xb9", "mpeg", False),
+        (PACK + b"\0\0\1\xe0\0\5hello", "mpeg", False),
+        (PACK + b"\0\0\1\xe0\0\5hello\0\0\1\xc0\0\5hell", "mpeg", True),
+        (PACK + b"\0\0\1\xe0\0\5hello" + PACK[:9], "mpeg", True),
+        (b"\0\0\1\xba\x21" + bytes(7) + b"\0\0\1\xe0\0\5hello", "mpeg", False),
+        (b"\0\0\1\xba\x21" + bytes(7) + b"\0\0\1\xe0\0\6hello", "mpeg", True),
+        (FLV, "flv", False),
+        (FLV[:-1], "flv", True),
+        (FLV[:-6], "flv", True),
+        (FLV[:9], "flv", True),
         (b"OggS", "ogg", False),
     ],
 )
