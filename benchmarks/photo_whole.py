@@ -171,22 +171,17 @@ class _Lingxi:
         self,
         servers: Servers,
         stack: Stack,
-        connections: Sequence[HttpConnection],
         database: asyncpg.Connection,
     ) -> None:
         self._servers = servers
         self._stack = stack
-        self._connections = connections
         self._database = database
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, servers: Servers, stack: Stack, database_url: str) -> AsyncIterator["_Lingxi"]:
         database = await asyncpg.connect(database_url)
-        connections = [await stack.connect() for _ in range(UPLOADS_AT_ONCE)]
-        yield cls(servers, stack, connections, database)
-        for connection in connections:
-            connection.close()
+        yield cls(servers, stack, database)
         await database.close()
 
     def cpu_seconds(self) -> Cpu:
@@ -205,7 +200,8 @@ class _Lingxi:
 
     async def publish(self, photos: Sequence[Path]) -> float:
         """Seconds from the first byte that is sent to the last photo that is published."""
-        answer = await self._connections[0].post("/api/v1/albums", b'{"name": "bench"}')
+        connections = [await self._stack.connect() for _ in range(UPLOADS_AT_ONCE)]
+        answer = await connections[0].post("/api/v1/albums", b'{"name": "bench"}')
         if answer.status != 201:
             raise RuntimeError(f"an album was answered {answer.status}: {answer.body[:500]!r}")
         album = answer.json()["id"]
@@ -221,12 +217,15 @@ class _Lingxi:
 
         started = time.monotonic()
         async with asyncio.timeout(PUBLISHED_SECONDS):
-            await asyncio.gather(*(send(http) for http in self._connections))
+            await asyncio.gather(*(send(http) for http in connections))
         while (state := await self._state(album)) != {"ready": len(photos)}:
             if "processing_failed" in state or time.monotonic() - started > PUBLISHED_SECONDS:
                 raise RuntimeError(f"the photos are {state}")
             await asyncio.sleep(POLL_SECONDS)
-        return time.monotonic() - started
+        seconds = time.monotonic() - started
+        for connection in connections:
+            connection.close()
+        return seconds
 
     async def _state(self, album: str) -> dict[str, int]:
         rows = await self._database.fetch(

@@ -32,8 +32,15 @@ class Layout:
     needed_bytes: int = 0
     has_meta: bool = False
     has_movie: bool = False
-    item_types: set[bytes] = field(default_factory=set)
+    items: dict[int, bytes] = field(default_factory=dict)  # their types by their numbers
+    extents: list[tuple[int, int, int]] = field(
+        default_factory=list
+    )  # an item's number, and from where to where
     colours: set[tuple[int, int]] = field(default_factory=set)  # primaries and transfer, as numbers of H.273
+
+    @property
+    def item_types(self) -> set[bytes]:
+        return set(self.items.values())
 
 
 def brands(content: Content) -> tuple[bytes, set[bytes]]:
@@ -79,7 +86,7 @@ def _read_meta(content: Content, meta: Box, found: Layout) -> None:
         if box.end > meta.end:
             raise MalformedBoxes("a box that is larger than its parent")
         if box.type == b"iinf":
-            found.item_types |= _item_types(content, box)
+            found.items |= _item_types(content, box)
         elif box.type == b"iloc":
             locations = box
         elif box.type == b"idat":
@@ -103,15 +110,16 @@ def _colours(content: Content, properties: Box) -> set[tuple[int, int]]:
     return found
 
 
-def _item_types(content: Content, box: Box) -> set[bytes]:
+def _item_types(content: Content, box: Box) -> dict[int, bytes]:
     counted = 2 if content[box.start] == 0 else 4
-    types: set[bytes] = set()
+    types: dict[int, bytes] = {}
     for entry in _boxes(content, box.start + 4 + counted, box.end):
         version = content[entry.start]
         id_bytes = 4 if version >= 3 else 2
         at = entry.start + 4 + id_bytes + 2
         if entry.type == b"infe" and version >= 2:
-            types.add(content[at : at + 4])
+            number = int.from_bytes(content[entry.start + 4 : entry.start + 4 + id_bytes])
+            types[number] = content[at : at + 4]
     return types
 
 
@@ -125,15 +133,17 @@ def _read_locations(fields: "_Fields", found: Layout, data_box: Box | None) -> N
     if items > _MAX_ITEMS:
         raise MalformedBoxes("too many items")
     for _ in range(items):
-        fields.number(2 if version < 2 else 4)
+        item = fields.number(2 if version < 2 else 4)
         method = fields.number(2) & 15 if version in (1, 2) else 0
         reference = fields.number(2)
         base = fields.number(base_bytes)
         for _ in range(fields.number(2)):
             fields.number(index_bytes)
-            end = base + fields.number(offset_bytes) + fields.number(length_bytes)
+            start = base + fields.number(offset_bytes)
+            end = start + fields.number(length_bytes)
             if method == 0 and reference == 0:
                 found.needed_bytes = max(found.needed_bytes, end)
+                found.extents.append((item, start, end))
             elif method == 1 and data_box is not None and data_box.start + end > data_box.end:
                 raise MalformedBoxes("an item that is larger than its data")
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from lingxi.imaging.errors import ImageError
 from lingxi.imaging.sniff import Content, ImageKind
-from lingxi.imaging.wholeness import jpeg_scans, too_short, undecodable
+from lingxi.imaging.wholeness import check_written, jpeg_scans, too_short, undecodable
 
 if TYPE_CHECKING:  # the parent of the decoders reads this module and does without libvips
     from lingxi.imaging.loaders import Picture
@@ -27,12 +27,13 @@ def max_pixels(kind: ImageKind, *, many_scans: bool = False, hevc: bool = False)
 
 def check_header(kind: ImageKind, picture: "Picture", content: Content) -> None:
     """ImageError `too_many_pixels` for what an opened file declares; `truncated_image` or `corrupt_image` where the file
-    is too short to hold that: its decoder would fill the memory for all of it before it notices."""
+    is too short to hold that (its decoder would fill the memory for all of it before it notices), or has zeros for pixels."""
     header = picture.header
     limit = max_pixels(kind, many_scans=header.many_scans, hevc=picture.hevc)
     check_pixels(header.width, header.height, limit)
     if too_short(kind, content, header.width, header.height, many_scans=header.many_scans):
         raise undecodable(kind, content)
+    check_written(kind, content)
     if header.many_scans:
         check_scans(header.width, header.height, jpeg_scans(content))
 

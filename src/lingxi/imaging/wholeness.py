@@ -1,5 +1,6 @@
-"""Is a file cut off? Asked of a file that did not decode, to say `truncated_image` rather than `corrupt_image`; of
-HEIC and AVIF also before, since their decoder accepts a cut file in silence."""
+"""Is a file cut off? Asked of a file that did not decode, to say `truncated_image` rather than `corrupt_image`; also before,
+where its decoder would make a picture of it in silence: of HEIC and AVIF, and of files whose pixels were never written (a copy
+that broke off may have the right size, and zeros in the place of what is missing)."""
 
 from typing import Final
 
@@ -13,6 +14,8 @@ _START_OF_SCAN: Final = b"\xff\xda"
 _MAX_SCANS: Final = 10_000
 _PNG_SAMPLES: Final = {b"\0": 1, b"\2": 3, b"\3": 1, b"\4": 2, b"\6": 4}  # samples of a pixel, by colour type
 _DEFLATED_TO_AT_BEST: Final = 1032  # one byte of zlib stands for so many
+_NOTHING: Final = bytes(512)  # no compressed pixels have so many zeros in a row
+_HEVC_ITEMS: Final = {b"hvc1", b"hev1"}
 _PIXELS_OF_A_SCAN_BYTE: Final = 512  # a bit for each block of 8 x 8
 
 
@@ -29,7 +32,31 @@ def check_boxes(content: Content) -> isobmff.Layout:
         if found.has_movie:
             raise ImageError("unsupported_type", "The file is a moving picture without a still one.")
         raise ImageError("truncated_image", "The picture is cut off: all but its beginning is missing.")
+    pixels = ((start, end) for item, start, end in found.extents if found.items.get(item) in _HEVC_ITEMS)
+    if any(content.find(_NOTHING, start, end) >= 0 for start, end in pixels):
+        raise _unwritten()
     return found
+
+
+def check_written(kind: ImageKind, content: Content) -> None:
+    """ImageError `truncated_image` for a file that has zeros where its pixels should be."""
+    match kind:
+        case ImageKind.JPEG:
+            unwritten = content[-len(_NOTHING) :] == _NOTHING and _jpeg_is_cut(content)
+        case ImageKind.WEBP:
+            unwritten = _webp_ends_in_nothing(content)
+        case ImageKind.GIF:
+            unwritten = content[-len(_NOTHING) :] == _NOTHING and _end_of_gif(content) != b"\x3b"
+        case _:
+            unwritten = False  # their decoders notice
+    if unwritten:
+        raise _unwritten()
+
+
+def _unwritten() -> ImageError:
+    return ImageError(
+        "truncated_image", "The picture is cut off: there are only zeros in the place of a part of it."
+    )
 
 
 def undecodable(kind: ImageKind, content: Content) -> ImageError:
@@ -72,7 +99,7 @@ def _is_cut(kind: ImageKind, content: Content) -> bool:
         case ImageKind.PNG:
             return _png_is_cut(content)
         case ImageKind.GIF:
-            return _gif_is_cut(content)
+            return not _end_of_gif(content)
         case ImageKind.WEBP:
             return int.from_bytes(content[4:8], "little") + 8 > len(content)
         case ImageKind.TIFF:
@@ -115,21 +142,32 @@ def _png_is_cut(content: Content) -> bool:
     return False
 
 
-def _gif_is_cut(content: Content) -> bool:
-    """No trailer where the blocks end."""
+def _webp_ends_in_nothing(content: Content) -> bool:
+    """Do the pixels of the first picture?"""
+    at = 12
+    for _ in range(_MAX_SEGMENTS):
+        kind, size = content[at : at + 4], int.from_bytes(content[at + 4 : at + 8], "little")
+        if kind in (b"VP8 ", b"VP8L"):
+            return content[max(at + 8, at + 8 + size - len(_NOTHING)) : at + 8 + size] == _NOTHING
+        if len(kind) < 4:
+            return False
+        at += 24 if kind == b"ANMF" else 8 + size + (size & 1)  # a frame holds chunks of its own
+    return False
+
+
+def _end_of_gif(content: Content) -> bytes:
+    """What stands where the blocks end: the trailer, nothing, or what does not belong there."""
     flags = content[10:11]
     at = 13 + _color_table_bytes(flags)
     for _ in range(_MAX_SEGMENTS):
         introducer = content[at : at + 1]
-        if introducer == b"\x3b":
-            return False
         if introducer == b"\x21":
             at = _after_sub_blocks(content, at + 2)
         elif introducer == b"\x2c":
             at = _after_sub_blocks(content, at + 11 + _color_table_bytes(content[at + 9 : at + 10]))
         else:
-            return not introducer
-    return False
+            return introducer
+    return b"\x3b"
 
 
 def _color_table_bytes(flags: bytes) -> int:

@@ -87,10 +87,14 @@ async def refused_as(make: Make, data: bytes, *codes: str) -> str:
     return f"was made: {made.sizes}"
 
 
+def _detailed(width: int, height: int) -> pyvips.Image:
+    noise = pyvips.Image.gaussnoise(width, height, mean=128, sigma=40, seed=7).cast("uchar")
+    return noise.bandjoin([noise, noise]).copy(interpretation="srgb")
+
+
 def cut_pictures() -> Iterator[tuple[str, bytes]]:
     """At each quarter, at the beginning and near the end."""
-    noise = pyvips.Image.gaussnoise(320, 240, mean=128, sigma=40, seed=7).cast("uchar")
-    detailed = noise.bandjoin([noise, noise]).copy(interpretation="srgb")
+    detailed = _detailed(320, 240)
     image = pillow_picture(detailed)
     wholes = {
         **{kind: encoded(image, kind) for kind in ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "AVIF", "HEIF")},
@@ -109,6 +113,22 @@ def cut_pictures() -> Iterator[tuple[str, bytes]]:
 
 async def test_a_cut_file_is_never_half_a_picture(make: Make) -> None:
     assert not await wrong_ones(cut_pictures(), lambda data: refused_as(make, data, "truncated_image"))
+
+
+def unwritten_pictures() -> Iterator[tuple[str, bytes]]:
+    """As of a copy that broke off: the size is right, and from some place on there are zeros."""
+    image = pillow_picture(_detailed(640, 480))
+    for kind in ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "AVIF", "HEIF"):
+        options = {"compression": "tiff_lzw"} if kind == "TIFF" else {}
+        whole = encoded(image, kind, **options)
+        for share in (0.3, 0.6, 0.9):
+            written = int(len(whole) * share)
+            yield f"{kind} {share:.0%}", whole[:written] + bytes(len(whole) - written)
+
+
+async def test_a_file_that_was_not_written_to_its_end_is_never_half_a_picture(make: Make) -> None:
+    codes = ("truncated_image", "corrupt_image")
+    assert not await wrong_ones(unwritten_pictures(), lambda data: refused_as(make, data, *codes))
 
 
 def foreign_files() -> Iterator[tuple[str, bytes]]:
