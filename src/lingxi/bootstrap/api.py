@@ -1,7 +1,6 @@
 """The API process: HTTP, event streams, pages, and the dispatcher on a thread of its own."""
 
 import asyncio
-import hashlib
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
@@ -32,7 +31,6 @@ from lingxi.bootstrap.pages import pages_deps
 from lingxi.broker.client import RedisClient, api_client
 from lingxi.broker.hints import HintListener, Hints
 from lingxi.broker.totals import Totals
-from lingxi.db.query import sql
 from lingxi.db.session import Connection, Pool, connect, create_pool, is_unavailable, transaction
 from lingxi.domain.ids import parse_uuid
 from lingxi.imaging.children import DecoderConfig, Decoders
@@ -43,6 +41,7 @@ from lingxi.outbox.thread import DispatcherThread
 from lingxi.processors.outgoing.addresses import AddressRule
 from lingxi.services.record_first_frames import record_first_frames
 from lingxi.services.remember_trace import find_traces
+from lingxi.services.secret_keys import agree_on_key
 from lingxi.services.valid_grants import valid_grants
 from lingxi.settings import Settings
 from lingxi.storage import Storage
@@ -56,7 +55,6 @@ _RETRY_SECONDS = 1.0
 _COMMAND_TIMEOUT_SECONDS = 10.0  # a client that waits longer has given up: a hanging PostgreSQL is a 503
 # A first frame that comes later than this after the commit is that of a viewer who was not there before.
 _WATCHED_SECONDS = 60.0
-_SECRET_FINGERPRINT = "secret_key"  # noqa: S105 - the name of a row
 
 
 async def run_api(settings: Settings) -> int:
@@ -256,23 +254,17 @@ def _ids(payload: bytes) -> list[UUID]:
 
 
 async def agree_on_secret_key(pool: Pool, keys: Sequence[bytes]) -> None:
-    """StartRefused when another API process signs with a key that this one does not know.
-
-    The database remembers a fingerprint of the signing key. Who knows that key may replace it by its own: that is a rotation.
-    """
-    prints = [hashlib.sha256(b"lingxi secret key\0" + key).hexdigest() for key in keys]
+    """StartRefused when the deployment signs with a key that this process does not know. While PostgreSQL is away it waits."""
     while True:
         try:
             async with transaction(pool) as connection:
-                held = await connection.fetchval(sql("deployment/remember"), _SECRET_FINGERPRINT, prints[0])
-                if held in prints[1:]:
-                    await connection.execute(sql("deployment/set"), _SECRET_FINGERPRINT, prints[0])
+                agreed = await agree_on_key(connection, keys)
             break
         except Exception as error:
             if not is_unavailable(error) and type(error).__name__ != "UndefinedTableError":
                 raise
             await asyncio.sleep(_RETRY_SECONDS)
-    if held not in prints:
+    if not agreed:
         raise StartRefused(
             "LINGXI_SECRET_KEY differs from that of the other API processes on this database: give all the same; "
             "to rotate it, give the new and the old one, comma-separated."

@@ -32,6 +32,7 @@ from lingxi.services.albums import get_album
 from lingxi.services.archive_files import ArchiveFile, find_album_files, find_object_files
 from lingxi.services.get_object import StoredObject, find_object
 from lingxi.services.put_object import put_object, receive_object
+from lingxi.services.secret_keys import knows_key
 from lingxi.storage import ObjectMissing, StorageUnavailable
 
 MAX_FILES: Final = 200_000
@@ -39,6 +40,7 @@ MAX_ARCHIVE_BYTES: Final = 1 << 40
 MAX_LIST_BYTES: Final = 64 << 20
 SKIPPED_SHOWN: Final = 100  # in the result; the manifest has all
 ZIP_TYPE: Final = "application/zip"
+_OTHER_KEY_SECONDS: Final = 60.0  # by then another worker may have it
 _BYTES_BESIDE_A_FILE: Final = 1_000  # headers and its line of the manifest, without names
 _BYTES_BESIDE: Final = 1 << 20
 
@@ -150,7 +152,10 @@ class ExportArchive:
 
     async def _run(self, context: Context, given: ArchiveInput) -> None:
         listed = await _listed_names(context, given)
+        secrets = self._secrets()
         async with context.transaction() as connection:
+            if not await knows_key(connection, secrets):
+                raise Transient("signing_key_differs", retry_after=_OTHER_KEY_SECONDS)
             plan = await _plan(connection, context, given, listed)
         total, count = plan.content_bytes, len(plan.files)
 
@@ -162,7 +167,7 @@ class ExportArchive:
         stream = ArchiveStream(
             context.storage,
             plan.files,
-            SigningKey(self._secrets()[0]),
+            SigningKey(secrets[0]),
             head=plan.head,
             issued_at=plan.issued_at,
             skip_missing=given.on_missing == "skip",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import io
 import json
@@ -13,10 +14,13 @@ from typing import Any
 
 import pytest
 
+from lingxi.db.session import connect
 from lingxi.processors.contract import StopReason
+from lingxi.processors.export_archive import ExportArchive
+from lingxi.services.secret_keys import agree_on_key
 from lingxi.testing import Bench
 from lingxi.testing.ran import Said
-from tests.integration.archive.conftest import EXPORT, FILES, KEY, Made, stored_files
+from tests.integration.archive.conftest import EXPORT, FILES, KEY, SECRET, Made, stored_files
 
 ALBUM = uuid.uuid4()
 TAKEN = 1_777_638_601  # an odd second: 2026-05-01T12:30:01Z
@@ -203,8 +207,55 @@ def test_codes(bench: Bench) -> None:
     bench.put("huge.bin", b"huge")
     bench.fetch("update objects set size_bytes = (1::bigint << 40) + 1 where name = 'huge.bin'")
     assert bench.run(EXPORT, {"objects": ["huge.bin"]}).code == "too_large"
+    assert bench.run(EXPORT, {"objectList": "huge.bin"}).code == "too_large"
     bench.fetch("update objects set name = 'theirs', workspace_id = $1 where name = 'huge.bin'", other)
     assert bench.run(EXPORT, {"objects": ["theirs"]}).code == "object_not_found"
+
+
+def test_an_hour_is_its_limit(bench: Bench, folder: Path) -> None:
+    before = stored_files(folder)
+    ran = bench.run(
+        EXPORT, {"objects": ["shoot/large.bin"]}, on_progress=lambda said: bench.clock.advance(3_601)
+    )
+    assert (ran.code, ran.outcomes) == ("deadline_exceeded", ["retrying", "retrying", "failed"])
+    assert stored_files(folder) == before
+
+
+def test_a_worker_with_another_secret_key_signs_nothing(bench: Bench) -> None:
+    given = {"objects": ["shoot/1.jpg"]}
+    rotated = ExportArchive(lambda: [b"the new key of the deployment", SECRET]).processor()
+    stranger = ExportArchive(lambda: [b"the key of some other data folder"]).processor()
+    assert bench.run(stranger, given).state == "succeeded", "nobody has decided yet"
+    with asyncio.Runner() as runner:
+        assert runner.run(agreed(bench.database_url, [SECRET]))
+    try:
+        ran = bench.run(stranger, given)
+        assert (ran.code, ran.outcomes) == ("signing_key_differs", ["retrying", "retrying", "failed"])
+        assert "LINGXI_SECRET_KEY" in str(ran.message)
+        assert bench.run(EXPORT, given).state == "succeeded"
+        assert bench.run(rotated, given).state == "succeeded"
+    finally:
+        bench.fetch("delete from deployment where key = 'secret_key'")
+
+
+async def agreed(url: str, keys: list[bytes]) -> bool:
+    connection = await connect(url, name="test")
+    try:
+        return await agree_on_key(connection, keys)
+    finally:
+        await connection.close()
+
+
+def test_storage_that_takes_nothing(bench: Bench, folder: Path) -> None:
+    unfinished = folder / "objects" / "unfinished"
+    aside = unfinished.rename(folder / "aside")
+    unfinished.touch()  # no folder: also root cannot write into it
+    try:
+        ran = bench.run(EXPORT, {"objects": ["shoot/1.jpg"]})
+    finally:
+        unfinished.unlink()
+        aside.rename(unfinished)
+    assert (ran.code, ran.outcomes) == ("storage_unavailable", ["retrying", "retrying", "failed"])
 
 
 @pytest.mark.parametrize(
