@@ -18,7 +18,7 @@ TASK = "0198c0de-0000-7000-8000-000000000000"
 NOWHERE = {"LINGXI_URL": "http://127.0.0.1:9"}
 COMMANDS = [
     *("up", "demo", "api", "worker", "dispatcher", "migrate"),
-    *("submit", "watch", "list", "show", "cancel", "retry-failed"),
+    *("submit", "watch", "list", "show", "cancel", "priority", "retry-failed"),
     *("check", "conform", "token", "workspace", "invariants", "why", "storage", "webhook"),
     *("dead-letters", "queue", "workers"),
     *("album", "publish", "processors", "new-processor", "verify-archive", "archive-keys"),

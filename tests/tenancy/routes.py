@@ -67,6 +67,7 @@ _ROLES: dict[Who, str] = {
     "editor": """
         POST /media-tasks
         POST /media-tasks/{taskId}/cancel
+        POST /media-tasks/{taskId}/priority
         POST /media-tasks/{taskId}/retry-failed
         POST /objects
         PUT /objects/{name}

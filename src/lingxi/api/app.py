@@ -29,6 +29,7 @@ from lingxi.api.routes import (
     object_links,
     objects,
     photos,
+    priority,
     queues,
     shares,
     stream,
@@ -46,6 +47,7 @@ from lingxi.observability.http import RequestMetrics
 
 API_ROUTERS = (
     tasks.router,
+    priority.router,
     why.router,
     stream.router,
     object_links.router,

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from lingxi.api.schemas import Time, Uuid, Wire
+from lingxi.api.schemas import PriorityName, Time, Uuid, Wire
 
 Reason = Annotated[str, Field(max_length=200)]
 
@@ -77,3 +77,8 @@ class Worker(Wire):
 
 class WorkerList(Wire):
     workers: list[Worker]
+
+
+# ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────
+class NewPriority(Wire):
+    priority: PriorityName

@@ -1,4 +1,4 @@
-"""Commands over HTTP: submit, watch, list, show, cancel, retry-failed."""
+"""Commands over HTTP: submit, watch, list, show, cancel, priority."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ def register(app: typer.Typer) -> None:
     app.command("list")(list_tasks)
     app.command("show")(show)
     app.command("cancel")(cancel)
+    app.command("priority")(priority)
 
 
 def submit(
@@ -192,6 +193,23 @@ def cancel(
 
     async def run(client: Client) -> None:
         tell(await client.cancel(task, idempotency_key=key), output)
+
+    with_client(url, token, data_dir, run)
+
+
+def priority(
+    task: TaskArgument,
+    new: Annotated[str, typer.Argument(metavar="PRIORITY", help="live, normal or bulk.")],
+    url: UrlOption = DEFAULT_URL,
+    token: TokenOption = None,
+    data_dir: DataDirOption = DEFAULT_DATA_DIR,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a task's priority while it waits."""
+    output = Output(as_json)
+
+    async def run(client: Client) -> None:
+        tell(await client.set_priority(task, new), output)
 
     with_client(url, token, data_dir, run)
 

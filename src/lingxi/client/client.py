@@ -109,6 +109,11 @@ class Client:
             await self._transport.post(f"{_task_path(task_id)}/cancel", None, idempotency_key)
         )
 
+    async def set_priority(self, task_id: str, priority: str) -> Task:
+        """`live`, `normal` or `bulk`, while it waits. ApiError 40901 if the task has ended."""
+        body = {"priority": priority}
+        return Task.from_wire(await self._transport.post(f"{_task_path(task_id)}/priority", body))
+
     async def retry_failed(
         self,
         task_id: str,

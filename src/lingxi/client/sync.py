@@ -69,6 +69,9 @@ class SyncClient:
     def cancel(self, task_id: str, *, idempotency_key: str | None = None) -> Task:
         return self._run(self._client.cancel(task_id, idempotency_key=idempotency_key))
 
+    def set_priority(self, task_id: str, priority: str) -> Task:
+        return self._run(self._client.set_priority(task_id, priority))
+
     def retry_failed(
         self,
         task_id: str,
