@@ -35,6 +35,12 @@ class PlannedCause(schemas.Wire):
     sentence: str = Field(description="For people.")
 
 
+class WhyAttempt(schemas.Attempt):
+    log_lines: list[str] = Field(
+        description="The last lines that the attempt logged, if it did not succeed, e.g. `14:03:07 warning disk_slow seconds=3`."
+    )
+
+
 class WhyCause(schemas.Wire):
     state: schemas.ItemStateName
     code: str | None
@@ -59,7 +65,7 @@ class WhyAnswer(schemas.Wire):
     error: schemas.ItemProblem | None = Field(description="Of what failed, or of its last attempt.")
     ahead: int | None = Field(description="About how many came before in this queue, of any workspace.")
     ahead_own: int | None = Field(description="Of these, those of this workspace.")
-    attempts: list[schemas.Attempt]
+    attempts: list[WhyAttempt]
     causes: list[WhyCause] = Field(
         description="Of a task: its items by state and code, the most frequent first."
     )

@@ -79,6 +79,12 @@ def _say(answer: dict[str, Any], output: Output) -> None:
                 for one in answer["attempts"]
             ],
         )
+        for one in answer["attempts"]:
+            if one["logLines"]:
+                output.say()
+                output.say(f"Attempt {one['number']} of round {one['round']} logged:")
+                for line in one["logLines"]:
+                    output.say(f"  {line}")
     for one in answer["plan"]:
         output.say(one["sentence"])
     if failed := [cause for cause in answer["causes"] if cause["state"] == "failed"]:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 
+from lingxi.observability.kept_lines import keep
 from lingxi.observability.redaction import redact
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -75,6 +76,7 @@ _PROCESSORS: list[structlog.typing.Processor] = [
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     _EXCEPTIONS,
     _redacted,
+    keep,
     _RENDER,
 ]
 

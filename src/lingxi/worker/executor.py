@@ -12,6 +12,7 @@ from typing import Any
 from lingxi.broker.queue import Delivery
 from lingxi.domain.decide import Failed, GivenBack, Happening, decide
 from lingxi.observability import failpoints
+from lingxi.observability.kept_lines import keep_lines
 from lingxi.observability.logging import get_logger
 from lingxi.observability.tracing import task_context
 from lingxi.processors.contract import Attempt, Context, Item, Processor, StopReason, Tools
@@ -112,6 +113,7 @@ class Executor:
 
     async def _run(self, running: Running) -> None:
         running.started = True
+        running.lines = keep_lines()
         await failpoints.reach("worker.before_run")
         happening = await self._runner.observe(running.context, running.claim.input)
         running.context.end()

@@ -17,6 +17,7 @@ from lingxi.domain.errors import ITEM_CODES
 from lingxi.observability import failpoints, tracing
 from lingxi.observability.logging import get_logger
 from lingxi.observability.tallies import Tallies
+from lingxi.services.attempt_lines import keep_attempt_lines
 from lingxi.services.claim_items import ItemKey
 from lingxi.services.finish_items import Ending, Finished, finish_items
 from lingxi.worker.ledger import Ledger, Running
@@ -87,6 +88,22 @@ class Finisher:
             return
         await failpoints.reach("worker.after_commit")
         self._account(batch, verdicts, began_ns)
+        await self._keep_lines(batch)
+
+    async def _keep_lines(self, batch: Sequence[Running]) -> None:
+        """What attempts that did not succeed have logged, for whoever asks why; best effort, and after the commit."""
+        lines = {
+            one.claim.fence: list(one.lines)
+            for one in batch
+            if one.lines and _decision(one).outcome != "succeeded"
+        }
+        if not lines:
+            return
+        try:
+            async with self._store.connection() as connection:
+                await keep_attempt_lines(connection, lines)
+        except Exception as error:
+            _log.warning("lines_not_kept", count=len(lines), reason=type(error).__name__)
 
     async def _finish_apart(self, batch: Sequence[Running], error: Exception) -> None:
         if len(batch) > 1:

@@ -37,6 +37,7 @@ class Running:
     claimed_at: float = field(default_factory=time.monotonic)
     decided_at: float = 0.0  # of time.monotonic(), too
     span: Span | None = None  # of the whole attempt, while traced
+    lines: Sequence[str] = ()  # the last that it logged
     replaced: bool = field(default=False)  # its result could not be stored, and was replaced by an error
 
     @property

@@ -14,11 +14,21 @@ from lingxi.broker.client import api_client
 from lingxi.broker.heartbeat import Heartbeats
 from lingxi.broker.lock import DispatchLock
 from lingxi.domain.ids import item_id
+from lingxi.processors.contract import Context, Permanent, Processor, ProcessorInput
 from lingxi.services.why import Live, judge_photo
-from tests.integration.api.conftest import api, editor, world
+from tests.integration.api.conftest import api, editor, logging_as_served, world
 from tests.integration.api.harness import Api, World, batch
+from tests.support.processes import run_lingxi
+from tests.support.waiting import wait_until
+from tests.support.work import Work
 
-__all__ = ["api", "editor", "world"]
+__all__ = ["api", "editor", "logging_as_served", "world"]
+
+
+class Said(ProcessorInput):
+    """Which way to fail."""
+
+    fail: str
 
 
 async def _why(editor: httpx.AsyncClient, task: Any, position: int | None = 1) -> dict[str, Any]:
@@ -121,6 +131,50 @@ async def test_what_failed_says_why_and_whether_a_retry_can_help(
     said = (await process.communicate())[0].decode()
     assert process.returncode == 0
     assert "2 × corrupt_image, 1 × crashed" in said and "A RETRY CAN HELP" in said
+
+
+async def test_an_attempt_that_failed_shows_the_last_lines_of_its_log(
+    api: Api,
+    editor: httpx.AsyncClient,
+    world: World,
+    pool: Any,
+    database_url: str,
+    redis_url: str,
+    logging_as_served: None,
+) -> None:
+    async def run(context: Context, given: Said) -> None:
+        for number in range(30):
+            context.log.info("step_done", number=number)
+        if given.fail == "bug":
+            raise ValueError("a secret of somebody else")
+        raise Permanent("no_luck", "told to")
+
+    processor = Processor(name="demo:drill", input_model=Said, run=run, max_attempts=2, backoff_seconds=0.1)
+    work = Work(pool, database_url, redis_url, world.ours.workspace_id, {"demo:drill": processor})
+    task = await work.submit({"fail": "bug"}, {"fail": "permanent"}, {"fail": "permanent"}, max_attempts=2)
+    async with work.dispatching(), work.worker():
+        await work.ended(task)
+
+        async def kept() -> Any:
+            query = "select count(*) from media_task_attempts where task_id = $1 and log_lines is not null"
+            return await pool.fetchval(query, task) == 4
+
+        await wait_until(kept, 20, "the lines are kept")
+    attempts = (await _why(editor, task, 1))["attempts"]
+    assert len(attempts) == 2
+    for attempt in attempts:
+        assert len(attempt["logLines"]) == 20
+        assert attempt["logLines"][-2].endswith("info step_done number=29")
+        assert " error processor_raised ValueError in run, line " in attempt["logLines"][-1]
+        assert "secret" not in str(attempt["logLines"])
+    second = (await _why(editor, task, 2))["attempts"][0]["logLines"]
+    assert [line.rpartition("=")[2] for line in second] == [str(number) for number in range(10, 30)], (
+        "its own only"
+    )
+    command = ("why", str(item_id(task, 1)), "--url", api.url, "--token", world.ours.viewer)
+    said = await asyncio.to_thread(run_lingxi, *command, env={})
+    assert "Attempt 2 of round 1 logged:" in said.stderr + said.stdout
+    assert "processor_raised ValueError in run" in said.stderr + said.stdout
 
 
 async def test_another_workspace_is_told_nothing(api: Api, editor: httpx.AsyncClient, world: World) -> None:

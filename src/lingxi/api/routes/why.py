@@ -24,6 +24,7 @@ from lingxi.domain.ids import split_item_id
 from lingxi.domain.wire import attempt_to_wire, problem_to_wire
 from lingxi.names import PHOTO_QUEUE
 from lingxi.observability.metrics import COLLECT_SECONDS
+from lingxi.services.attempt_lines import lines_of_attempts
 from lingxi.services.retry_plans import PlannedCause, plan_of_task
 from lingxi.services.why import (
     Live,
@@ -163,7 +164,8 @@ async def item(request: Request, caller: Viewer, task_id: TaskIdText, item_id: I
         if row is None:
             raise NotFound
         whole = await with_attempts(connection, row)
-    return _answer(found_id, "item", judge_item(row, await _live(deps, row["type"]), whole), [])
+        lines = await lines_of_attempts(connection, of_task, position)
+    return _answer(found_id, "item", judge_item(row, await _live(deps, row["type"]), whole), [], lines=lines)
 
 
 @router.get(
@@ -210,9 +212,14 @@ async def _live(deps: ApiDeps, queue: str) -> Live:
 
 
 def _answer(
-    found_id: Any, kind: str, why: Why, causes: list[dict[str, Any]], plan: Sequence[PlannedCause] = ()
+    found_id: Any,
+    kind: str,
+    why: Why,
+    causes: list[dict[str, Any]],
+    plan: Sequence[PlannedCause] = (),
+    lines: Sequence[Sequence[str]] = (),
 ) -> Response:
-    attempts = why.item.attempts if why.item is not None else None
+    attempts = (why.item.attempts if why.item is not None else None) or ()
     return json_answer(
         {
             "id": str(found_id),
@@ -225,7 +232,10 @@ def _answer(
             "error": problem_to_wire(why.error),
             "ahead": why.ahead,
             "aheadOwn": why.ahead_own,
-            "attempts": [attempt_to_wire(one) for one in attempts or ()],
+            "attempts": [
+                attempt_to_wire(attempt) | {"logLines": lines[place] if place < len(lines) else []}
+                for place, attempt in enumerate(attempts)
+            ],
             "causes": causes,
             "plan": [
                 {

@@ -12,6 +12,9 @@ create table canaries (
   round_trip_seconds float8                       -- of the last one that was answered
 );
 
+-- What the last lines of an ended attempt's log said: a JSON array of texts; null: nothing.
+alter table media_task_attempts add column log_lines jsonb;
+
 -- ── a round of one failed item of each cause, and of the rest when that one succeeded ────────────────────
 -- A row a cause. It is decided when the round of the canaries has ended, by whoever sees it first: the dispatcher, or the sweep.
 create table retry_plans (
