@@ -32,6 +32,7 @@ class CuttingProxy:
         self._cut_after_bytes: int | None = None
         self._refuse_after_bytes_sent: int | None = None
         self._swallow_reply_to: bytes | None = None
+        self._seconds_per_byte = 0.0
         self.port = 0
         self.accepted = 0
         """Connections taken so far."""
@@ -71,6 +72,10 @@ class CuttingProxy:
         """Reset each connection once so many bytes have gone from the server to the client; None: never."""
         self._do(self._set_cut_after(size_bytes))
 
+    def slow_down(self, bytes_per_second: float) -> None:
+        """Let no more than so many bytes through a second, of each connection and direction."""
+        self._do(self._set_pace(1 / bytes_per_second))
+
     def refuse_after_sent(self, size_bytes: int) -> None:
         """Once so many bytes have gone from clients to the server, counted from now and over all connections: `refuse`."""
         self._do(self._set_refuse_after(size_bytes))
@@ -104,6 +109,7 @@ class CuttingProxy:
 
     async def _forward(self) -> None:
         self._cut_after_bytes = None
+        self._seconds_per_byte = 0.0
         self._flow.set()
         if self._server is None:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -124,6 +130,15 @@ class CuttingProxy:
 
     async def _set_cut_after(self, size_bytes: int | None) -> None:
         self._cut_after_bytes = size_bytes
+
+    async def _set_pace(self, seconds_per_byte: float) -> None:
+        self._seconds_per_byte = seconds_per_byte
+
+    async def _passes(self, size_bytes: int) -> None:
+        """Until a chunk of this size may go on."""
+        await self._flow.wait()
+        if self._seconds_per_byte:
+            await asyncio.sleep(size_bytes * self._seconds_per_byte)
 
     async def _set_refuse_after(self, size_bytes: int) -> None:
         self._refuse_after_bytes_sent = size_bytes
@@ -199,7 +214,7 @@ class _Pair:
 
     async def _upwards(self) -> None:
         while data := await _read(self._reader):
-            await self._proxy._flow.wait()
+            await self._proxy._passes(len(data))
             wanted = self._proxy._swallow_reply_to
             if wanted is not None and wanted in data:
                 self._proxy._swallow_reply_to = None
@@ -211,7 +226,7 @@ class _Pair:
     async def _downwards(self) -> None:
         sent_bytes = 0
         while data := await _read(self._up_reader):
-            await self._proxy._flow.wait()
+            await self._proxy._passes(len(data))
             if self._swallow:
                 self._proxy.swallowed += 1
                 return
