@@ -8,7 +8,8 @@
 do $$
 begin
   if not exists (select from pg_roles where rolname = 'lingxi_owner') then
-    create role lingxi_owner login nosuperuser nocreatedb nocreaterole noinherit noreplication;
+    -- inherits what a database's owner may do in it: make tables in the schema public
+    create role lingxi_owner login nosuperuser nocreatedb nocreaterole inherit noreplication;
   end if;
   if not exists (select from pg_roles where rolname = 'lingxi_app') then
     create role lingxi_app login nosuperuser nocreatedb nocreaterole noinherit noreplication;
