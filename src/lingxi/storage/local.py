@@ -26,7 +26,7 @@ from lingxi.storage.checking import check_by_trying
 from lingxi.storage.errors import ObjectMissing
 from lingxi.storage.local_files import NOT_THERE, Parts, open_file, read_files
 from lingxi.storage.local_reader import LocalReader, OpenFile
-from lingxi.storage.local_upload import LocalUpload, make_folder, sync_folder, unavailable
+from lingxi.storage.local_upload import MOST_AT_ONCE, LocalUpload, make_folder, sync_folder, unavailable
 from lingxi.storage.port import (
     CHUNK_BYTES,
     MEDIA,
@@ -61,13 +61,15 @@ class LocalStorage:
         key = key or new_key()
         upload = LocalUpload(self._unfinished, key, self._path(key), max_bytes)
         try:
-            block = bytearray()
+            gathered: list[bytes] = []
+            size = 0
             async for chunk in chunks:
-                block += chunk
-                if len(block) >= CHUNK_BYTES:
-                    await self._run(upload.write, block)
-                    block = bytearray()
-            stored = await self._run(upload.finish, block)
+                gathered.append(chunk)
+                size += len(chunk)
+                if size >= CHUNK_BYTES or len(gathered) >= MOST_AT_ONCE:
+                    await self._run(upload.write, gathered)
+                    gathered, size = [], 0
+            stored = await self._run(upload.finish, gathered)
             await failpoints.reach("storage.after_put")
             return stored
         except BaseException:

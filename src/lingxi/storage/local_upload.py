@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,8 @@ from lingxi.observability import failpoints
 from lingxi.storage.errors import ObjectTooLarge, StorageUnavailable
 from lingxi.storage.port import CHUNK_BYTES, StoredBytes, is_random_key, new_key
 
-Buffer = bytes | bytearray | memoryview
+Buffer = bytes | memoryview
+MOST_AT_ONCE: Final = 1024  # buffers that the kernel takes in one call
 
 _REASONS: Final = {
     errno.ENOSPC: "the disk is full",
@@ -43,28 +45,28 @@ class LocalUpload:
         self._discarded = False
         self._lock = threading.Lock()
 
-    def write(self, block: bytearray) -> None:
-        """The next bytes."""
+    def write(self, blocks: Sequence[Buffer]) -> None:
+        """The next bytes, in at most MOST_AT_ONCE pieces."""
         with self._lock:
             if not self._discarded:
-                self._write(block)
+                self._write(blocks)
 
-    def finish(self, block: bytearray) -> StoredBytes:
+    def finish(self, blocks: Sequence[Buffer]) -> StoredBytes:
         """The last bytes; durable when it returns."""
         with self._lock:
-            return self._finish(block)
+            return self._finish(blocks)
 
     def copy(self, source: Path) -> StoredBytes:
         """All of a file, at once."""
         with self._lock, open(source, "rb", buffering=0) as file:
             block = bytearray(min(CHUNK_BYTES, max(1, os.fstat(file.fileno()).st_size)))
             while not self._discarded and (count := file.readinto(block)):
-                self._write(memoryview(block)[:count])
-            return self._finish(b"")
+                self._write([memoryview(block)[:count]])
+            return self._finish([])
 
-    def _write(self, block: Buffer) -> None:
-        view = memoryview(block)
-        self._size_bytes += len(view)
+    def _write(self, blocks: Sequence[Buffer]) -> None:
+        size_bytes = sum(map(len, blocks))
+        self._size_bytes += size_bytes
         if self._size_bytes > self._max_bytes:
             raise ObjectTooLarge(self._max_bytes)
         if self._descriptor is None:
@@ -73,13 +75,17 @@ class LocalUpload:
             self._descriptor = os.open(
                 self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
             )
-        self._sha256.update(view)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
+        for block in blocks:
+            self._sha256.update(block)
+        written = os.writev(self._descriptor, blocks)
+        if written < size_bytes:  # the disk is almost full, or of a kind that takes less at once
+            left = memoryview(b"".join(blocks))[written:]
+            while left:
+                left = left[os.write(self._descriptor, left) :]
 
-    def _finish(self, block: Buffer) -> StoredBytes:
+    def _finish(self, blocks: Sequence[Buffer]) -> StoredBytes:
         if not self._discarded:
-            self._write(block)
+            self._write(blocks)
             assert self._descriptor is not None
             os.fsync(self._descriptor)
             failpoints.reach_sync("storage.before_rename")

@@ -119,7 +119,7 @@ def unwritten_pictures() -> Iterator[tuple[str, bytes]]:
     """As of a copy that broke off: the size is right, and from some place on there are zeros."""
     image = pillow_picture(_detailed(640, 480))
     for kind in ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "AVIF", "HEIF"):
-        options = {"compression": "tiff_lzw"} if kind == "TIFF" else {}
+        options: dict[str, Any] = {"compression": "tiff_lzw"} if kind == "TIFF" else {}
         whole = encoded(image, kind, **options)
         for share in (0.3, 0.6, 0.9):
             written = int(len(whole) * share)
