@@ -248,6 +248,24 @@ class Settings(BaseSettings):
     share_exchanges_per_minute: int = Field(
         120, ge=1, le=1_000_000, description="Share links that one address may open (or try) a minute."
     )
+    workspace_requests_per_minute: int = Field(
+        0,
+        ge=0,
+        le=10_000_000,
+        description="Requests that a workspace may make a minute, to each API process, unless it has a quota of its own. 0: no limit.",
+    )
+    workspace_open_items: int = Field(
+        0,
+        ge=0,
+        le=1_000_000_000,
+        description="Items of a workspace that may not have ended, unless it has a quota of its own. 0: no limit.",
+    )
+    workspace_stored_bytes: int = Field(
+        0,
+        ge=0,
+        le=2**60,
+        description="Bytes of objects and uploaded photos that a workspace may store, unless it has a quota of its own. 0: no limit.",
+    )
     webhook_allowed_networks: str = Field(
         "",
         description="Networks beside the public internet to which webhooks may go, also by plain http: `10.1.0.0/16, fd00::/8`. Empty: none.",

@@ -63,6 +63,7 @@ _ROLES: dict[Who, str] = {
         POST /albums/{albumId}/stream-token
         POST /session/links
         GET /workspace
+        GET /limits
     """,
     "editor": """
         POST /media-tasks
@@ -120,6 +121,8 @@ _ROLES: dict[Who, str] = {
         POST /workspaces
         GET /workspaces/{workspaceId}
         GET /workspaces/caps
+        GET /workspaces/{workspaceId}/quota
+        PUT /workspaces/{workspaceId}/quota
         GET /queues
         POST /queues/{queue}/pause
         POST /queues/{queue}/drain

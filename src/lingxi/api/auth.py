@@ -14,12 +14,14 @@ import orjson
 from fastapi import Depends
 from starlette.requests import Request
 
+from lingxi.api.changes import idempotency_key
 from lingxi.api.deps import ApiDeps, deps_of
 from lingxi.api.share_cookies import is_share_viewer
 from lingxi.api.signing import Signer
 from lingxi.db.session import Connection, transaction
 from lingxi.domain.errors import Forbidden, NotFound, Unauthenticated
 from lingxi.services.record_audit import record_audit
+from lingxi.services.remember_answer import KeyScope, find_answer
 from lingxi.services.sign_in_links import use_sign_in_link
 from lingxi.services.tokens import find_token, still_valid
 
@@ -85,11 +87,27 @@ def member_of_role(caller: Anyone, role: str) -> Caller:
     return Caller(caller.token_id, caller.role, caller.workspace_id)
 
 
-def _requiring(role: str) -> Callable[[Anyone], Awaitable[Caller]]:
-    async def dependency(caller: Annotated[Anyone, Depends(authenticated)]) -> Caller:
-        return member_of_role(caller, role)
+def _requiring(role: str) -> Callable[..., Awaitable[Caller]]:
+    async def dependency(request: Request, caller: Annotated[Anyone, Depends(authenticated)]) -> Caller:
+        member = member_of_role(caller, role)
+        await _admit(request, member)
+        return member
 
     return dependency
+
+
+async def _admit(request: Request, caller: Caller) -> None:
+    """OverQuota (42901) when the workspace asks too often; but a replay of an Idempotency-Key is answered all the same."""
+    deps = deps_of(request)
+    if (over := await deps.quotas.admit_request(caller.workspace_id)) is None:
+        return
+    if (key := idempotency_key(request)) is not None:
+        scope = KeyScope(caller.workspace_id, request.method, request.scope["path"], key)
+        async with deps.pool.acquire(timeout=5) as connection:
+            if await find_answer(connection, scope) is not None:
+                return
+    with deps.quotas.counting():
+        raise over
 
 
 async def operator(caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
@@ -99,10 +117,10 @@ async def operator(caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
     return caller
 
 
-async def steward(caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
+async def steward(request: Request, caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
     """An admin of a workspace; or an operator, for all: then `workspace_id` is None."""
     if caller.role != "operator":
-        member_of_role(caller, "admin")
+        await _admit(request, member_of_role(caller, "admin"))
     return caller
 
 

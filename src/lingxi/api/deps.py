@@ -9,12 +9,14 @@ from starlette.requests import Request
 
 from lingxi.api.album_memory import AlbumMemory
 from lingxi.api.limits import Limits
+from lingxi.api.quotas import Quotas
 from lingxi.broker.client import RedisClient
 from lingxi.broker.hints import Hints
 from lingxi.db.session import Pool
 from lingxi.names import QUEUES
 from lingxi.processors.outgoing.addresses import AddressRule
 from lingxi.processors.registry import Registry
+from lingxi.services.quotas import Limits as WorkspaceLimits
 from lingxi.storage.port import Storage
 from lingxi.stream.hub import Hub
 from lingxi.stream.tokens import StreamTokens
@@ -39,6 +41,9 @@ class ApiConfig:
     serve_monitoring: bool = True
     queues: Sequence[str] = QUEUES
     disks: Mapping[str, Path] = field(default_factory=dict)  # that this process writes to, for its metrics
+    workspace_limits: WorkspaceLimits = field(
+        default_factory=WorkspaceLimits
+    )  # of workspaces that have none of their own
     webhook_rule: AddressRule = field(default_factory=AddressRule)  # where webhooks may go
 
 
@@ -56,6 +61,10 @@ class ApiDeps:
     stream_tokens: StreamTokens
     albums: AlbumMemory
     clock: Callable[[], float] = time.time
+    quotas: Quotas = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "quotas", Quotas(self.pool, self.config.workspace_limits))
 
 
 def deps_of(request: Request) -> ApiDeps:

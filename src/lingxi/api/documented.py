@@ -59,8 +59,9 @@ TOO_MANY_STREAMS = OverLimit(
     "There are 10000 open streams with this token or share link, which is the most.", retry_after_seconds=10
 )
 TOO_OFTEN = OverLimit("Too many requests from this address; wait a little.", retry_after_seconds=1)
+OVER_QUOTA = OverLimit("The workspace may make 600 requests a minute.", retry_after_seconds=1)
 
-AUTHENTICATED = (BAD_REQUEST, NO_TOKEN, ROLE_TOO_LOW, INTERNAL, NO_POSTGRESQL)
+AUTHENTICATED = (BAD_REQUEST, NO_TOKEN, ROLE_TOO_LOW, INTERNAL, NO_POSTGRESQL, OVER_QUOTA)
 SHARED_MARK = "x-share-link"  # of routes that a share link opens
 SHARED = (BAD_REQUEST, NO_TOKEN, OPERATORS, INTERNAL, NO_POSTGRESQL, TOO_OFTEN)
 WITH_BODY = (MALFORMED, INVALID, SLOW, LARGE, NOT_JSON)

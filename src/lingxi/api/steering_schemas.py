@@ -82,3 +82,36 @@ class WorkerList(Wire):
 # ── tasks ────────────────────────────────────────────────────────────────────────────────────────────────
 class NewPriority(Wire):
     priority: PriorityName
+
+
+# ── quotas ───────────────────────────────────────────────────────────────────────────────────────────────
+MostRequests = Annotated[int, Field(ge=0, le=10_000_000)]
+MostItems = Annotated[int, Field(ge=0, le=1_000_000_000)]
+MostBytes = Annotated[int, Field(ge=0, le=2**60)]
+
+
+class NewQuota(Wire):
+    requests_per_minute: MostRequests | None
+    open_items: MostItems | None = Field(description="Items that have not ended.")
+    stored_bytes: MostBytes | None = Field(
+        description="Of objects, photos as they were uploaded, and uploads under way."
+    )
+
+
+class Quota(NewQuota):
+    workspace_id: str = Uuid
+
+
+class RateLimit(Wire):
+    limit: int | None
+    own: bool = Field(description="Set for this workspace; else it is the deployment's.")
+
+
+class CountedLimit(RateLimit):
+    used: int
+
+
+class WorkspaceLimits(Wire):
+    requests_per_minute: RateLimit
+    open_items: CountedLimit
+    stored_bytes: CountedLimit

@@ -39,6 +39,7 @@ from lingxi.observability.logging import get_logger
 from lingxi.observability.tallies import Tallies
 from lingxi.outbox.thread import DispatcherThread
 from lingxi.processors.outgoing.addresses import AddressRule
+from lingxi.services.quotas import Limits as WorkspaceLimits
 from lingxi.services.record_first_frames import record_first_frames
 from lingxi.services.remember_trace import find_traces
 from lingxi.services.secret_keys import agree_on_key
@@ -154,6 +155,11 @@ async def _api_deps(settings: Settings, stack: AsyncExitStack) -> ApiDeps:
             serve_monitoring=not settings.metrics_bind,
             queues=settings.deployed_queues,
             disks=_disks(settings),
+            workspace_limits=WorkspaceLimits(
+                settings.workspace_requests_per_minute,
+                settings.workspace_open_items,
+                settings.workspace_stored_bytes,
+            ),
             webhook_rule=AddressRule(settings.webhook_networks),
         ),
         pool=pool,

@@ -16,6 +16,7 @@ from lingxi.cli.caps import cap, caps
 from lingxi.cli.exits import CommandError, Exit, usage
 from lingxi.cli.options import DEFAULT_DATA_DIR, DataDirOption, JsonOption
 from lingxi.cli.output import Output
+from lingxi.cli.quotas import quota
 
 if TYPE_CHECKING:
     from lingxi.db.session import Connection
@@ -33,11 +34,14 @@ def register(app: typer.Typer) -> None:
     token.command("list")(list_)
     token.command("revoke")(revoke)
     token.command("link")(link)
-    workspace = typer.Typer(no_args_is_help=True, help="Make, list and cap workspaces, beside the database.")
+    workspace = typer.Typer(
+        no_args_is_help=True, help="Make, list and limit workspaces, beside the database."
+    )
     workspace.command("create")(create_workspace_command)
     workspace.command("list")(list_workspaces_command)
     workspace.command("cap")(cap)
     workspace.command("caps")(caps)
+    workspace.command("quota")(quota)
     app.add_typer(token, name="token")
     app.add_typer(workspace, name="workspace")
 

@@ -84,6 +84,7 @@ async def begin(request: Request, caller: Editor) -> Response:
         raise TooLarge(f"The file is larger than {limit} bytes, the limit here.")
     upload_id, signed = await sign_direct_upload(deps.storage, given.size_bytes)
     async with transaction(deps.pool) as connection:
+        await deps.quotas.charge_bytes(connection, caller.workspace_id, given.size_bytes)
         upload = await begin_direct_upload(
             connection,
             upload_id,

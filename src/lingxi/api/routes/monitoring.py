@@ -97,6 +97,14 @@ async def metrics(request: Request) -> Response:
     async def disks() -> list[Gauge]:
         return await asyncio.to_thread(disk_gauges, deps_of(request).config.disks)
 
-    collectors = [*monitor.collectors(), Collector("streams", streams), Collector("disks", disks)]
+    async def quotas() -> list[Gauge]:
+        return deps_of(request).quotas.gauges()
+
+    collectors = [
+        *monitor.collectors(),
+        Collector("streams", streams),
+        Collector("disks", disks),
+        Collector("quotas", quotas),
+    ]
     text = await render(collectors, request.app.state.metrics_registry)
     return Response(text, headers={"Content-Type": CONTENT_TYPE, "Cache-Control": "no-store"})

@@ -74,6 +74,7 @@ async def put(request: Request, caller: Editor, name: ObjectName) -> Response:
     limit = deps.config.limits.max_object_bytes
     async with receive_object(deps.storage, _chunks(request), max_bytes=limit) as received:  # noqa: SIM117
         async with transaction(deps.pool) as connection:
+            await deps.quotas.charge_bytes(connection, caller.workspace_id, received.stored.size_bytes)
             result = await put_object(connection, caller.workspace_id, checked, received)
             await failpoints.reach("api.after_insert")
             await record_audit(

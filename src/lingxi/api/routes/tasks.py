@@ -101,6 +101,7 @@ async def submit(request: Request, caller: Editor) -> Response:
 
     async def work(connection: Connection) -> Done:
         assert new is not None  # else there is a refusal, and this is not called
+        await deps.quotas.charge_items(connection, caller.workspace_id, len(new.inputs))
         task = await submit_task(connection, new)
         return _done(task, 202, {"Location": f"/api/v1/media-tasks/{task.id}"})
 

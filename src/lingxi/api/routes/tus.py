@@ -95,6 +95,7 @@ async def create(request: Request, caller: Editor, album_id: AlbumIdText) -> Res
     created: list[Upload] = []
 
     async def work(connection: Connection) -> Done:
+        await deps_of(request).quotas.charge_bytes(connection, caller.workspace_id, length)
         upload = await create_upload(
             connection, caller.workspace_id, album, file_name=file_name, length_bytes=length, metadata=text
         )

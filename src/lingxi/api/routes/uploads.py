@@ -147,6 +147,8 @@ async def _record(
     """Rows of all files that were stored, in one transaction; or the answer that the key remembers."""
 
     async def work(connection: Connection) -> Done:
+        size_bytes = sum(file.new.size_bytes for file in files if file.new is not None)
+        await deps_of(request).quotas.charge_bytes(connection, caller.workspace_id, size_bytes)
         outcomes = [await _add(connection, caller.workspace_id, album_id, file) for file in files]
         created = any(outcome["status"] == "created" for outcome in outcomes)
         return Done(201 if created else 200, orjson.dumps({"files": outcomes}), f"album:{album_id}")
