@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from benchmarks import archive, growth, items, live, photo_memory, photos, sse, submit, video
+from benchmarks import archive, eta, growth, items, live, photo_memory, photos, sse, submit, video
 from benchmarks.options import Options
 from benchmarks.report import Report
 
@@ -20,6 +20,7 @@ BENCHES: dict[str, Callable[[Options], Awaitable[Report]]] = {
     "live": live.run,
     "video": video.run,
     "archive": archive.run,
+    "eta": eta.run,
 }
 
 

@@ -19,7 +19,7 @@ NOWHERE = {"LINGXI_URL": "http://127.0.0.1:9"}
 COMMANDS = [
     *("up", "demo", "api", "worker", "dispatcher", "migrate"),
     *("submit", "watch", "list", "show", "cancel", "priority", "retry-failed"),
-    *("check", "conform", "token", "workspace", "invariants", "why", "storage", "webhook"),
+    *("check", "conform", "token", "workspace", "invariants", "why", "status", "storage", "webhook"),
     *("dead-letters", "queue", "workers"),
     *("album", "publish", "processors", "new-processor", "verify-archive", "archive-keys"),
     "export-audit",

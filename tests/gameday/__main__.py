@@ -15,7 +15,7 @@ from tests.gameday.faults import FAULTS
 from tests.support.servers import ROOT
 
 FOLDER = ROOT / ".lingxi" / "gameday"
-SCALE = 12.0
+SCALE = 8.0
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -23,6 +23,7 @@ from tests.support.waiting import wait_until
 FOLDER = ROOT / "infra/monitoring"
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _SHORTEST_SECONDS = 2
+_CANARY_SECONDS = 40  # it is taken back with the last heartbeat, which lives for 30 s
 _SHORTEST_WINDOW_SECONDS = 5  # five scrapes: a rate needs two
 
 
@@ -43,11 +44,12 @@ def scaled_rules(text: str, scale: float) -> str:
 
     text = re.sub(r"(?P<what>\bfor: )(?P<n>\d+)(?P<unit>[smh])\b", waits, text)
     text = re.sub(r"(?P<what>\[|\boffset )(?P<n>\d+)(?P<unit>[smh])\b", window, text)
-    return re.sub(
-        r"(_seconds\)? > )(\d{3,})",
-        lambda m: f"{m[1]}{max(_SHORTEST_WINDOW_SECONDS, round(int(m[2]) / scale))}",
-        text,
-    )
+
+    def threshold(match: re.Match[str]) -> str:
+        shortest = _CANARY_SECONDS if "canary" in match["what"] else _SHORTEST_WINDOW_SECONDS
+        return f"{match['what']}{max(shortest, round(int(match['n']) / scale))}"
+
+    return re.sub(r"(?P<what>\w+_seconds\)? > )(?P<n>\d{3,})", threshold, text)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -190,8 +190,10 @@ def mounted(folder: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def open_stage(ground: Ground, folder: Path, *, canary_seconds: float) -> AsyncIterator[Stage]:
-    """All services up on a fresh database and an empty Redis; ended at the end."""
+async def open_stage(
+    ground: Ground, folder: Path, *, canary_seconds: float, disk: bool = True
+) -> AsyncIterator[Stage]:
+    """All services up on a fresh database and an empty Redis; ended at the end. `disk`: the storage has one of its own."""
     url = await create_database(ground.servers, f"gameday{os.getpid()}", await make_template(ground.servers))
     try:
         async with redis.asyncio.from_url(ground.servers.redis_url) as client:
@@ -205,7 +207,7 @@ async def open_stage(ground: Ground, folder: Path, *, canary_seconds: float) -> 
             "insert into albums (id, workspace_id, name) values ($1, $2, 'gameday')", album, workspace.id
         )
         await connection.close()
-        with mounted(folder / "disk"):
+        with mounted(folder / "disk") if disk else nullcontext():
             stage = Stage(folder, ground, url, token, workspace.id, album, canary_seconds)
             door = folder / "door"
             server = await asyncio.start_unix_server(stage.obey, door)

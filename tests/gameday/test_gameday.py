@@ -30,7 +30,7 @@ async def test_the_right_alert_fires_and_the_runbook_ends_it(tmp_path: Path) -> 
 
 @pytest.mark.slow
 async def test_each_fault_has_its_alert_and_the_runbook_ends_it(tmp_path: Path) -> None:
-    await _live_through(tmp_path, tuple(fault.name for fault in FAULTS), scale=12)
+    await _live_through(tmp_path, tuple(fault.name for fault in FAULTS), scale=8)
 
 
 def test_each_fault_is_of_another_alert_with_commands_in_the_runbook() -> None:

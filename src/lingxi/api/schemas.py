@@ -76,6 +76,23 @@ class Task(Wire):
     cursor: int
 
 
+class Eta(Wire):
+    at: str = Time
+    seconds: float = Field(description="From now.")
+    low_seconds: float = Field(description="The end lies between these two four times of five.")
+    high_seconds: float
+    items_per_second: float = Field(
+        description="As measured in the last minutes: of the task, else of its queue."
+    )
+
+
+class TaskShown(Task):
+    eta: Eta | None = Field(
+        default=None,
+        description="Only if asked for by `eta=true`. Null: it has ended, or nothing was measured yet.",
+    )
+
+
 class ItemProblem(Wire):
     code: str
     message: str

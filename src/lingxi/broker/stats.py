@@ -63,6 +63,18 @@ class FinishedCounts:
                 buckets = await pipe.execute()
         return {queue: _sum(buckets[i * _MINUTES : (i + 1) * _MINUTES]) for i, queue in enumerate(queues)}
 
+    async def by_minute(self, queue: str, minutes: int) -> list[int]:
+        """How many items of a queue became final in each of the whole minutes before this one, from the first that had any."""
+        with broker_errors():
+            seconds, _ = await self._client.time()
+            async with self._client.pipeline(transaction=False) as pipe:
+                for minute in range(seconds // 60 - minutes, seconds // 60):
+                    key = names.FINISHED_COUNTS_KEY.format(queue=queue, minute=minute)
+                    pipe.hmget(key, ["completed", "failed"])
+                buckets = await pipe.execute()
+        counts = [sum(int(value or 0) for value in bucket) for bucket in buckets]
+        return counts[next((place for place, count in enumerate(counts) if count), len(counts)) :]
+
 
 def _sum(buckets: list[list[str | None]]) -> Finished:
     return Finished(*(sum(int(bucket[column] or 0) for bucket in buckets) for column in (0, 1)))

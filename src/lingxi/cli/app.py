@@ -22,6 +22,7 @@ from lingxi.cli import (
     queues,
     retrying,
     servers,
+    status,
     storage,
     tasks,
     verify_archive,
@@ -57,6 +58,7 @@ def build() -> typer.Typer:
     tasks.register(app)
     retrying.register(app)
     why.register(app)
+    status.register(app)
     publish.register(app)
     albums.register(app)
     checking.register(app)

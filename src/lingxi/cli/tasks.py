@@ -159,9 +159,12 @@ def show(
     output = Output(as_json)
 
     async def run(client: Client) -> None:
-        found = await client.get(task)
+        found = await client.get(task, eta=True)
         rows = [item async for item in client.items(task, state=state)] if items else []
         _say_task(found, output)
+        if (eta := found.raw.get("eta")) is not None:
+            low, high = span_in_words(eta["lowSeconds"]), span_in_words(eta["highSeconds"])
+            output.say(f"  about {span_in_words(eta['seconds'])} to go ({low} to {high})")
         if rows:
             output.say()
             table = [
@@ -277,6 +280,13 @@ def tell(task: Task, output: Output) -> None:
     """The task in a line, and as the result."""
     _say_task(task, output)
     output.result(task.raw)
+
+
+def span_in_words(seconds: float) -> str:
+    """`40 s`, `12 min`, `3.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def _say_task(task: Task, output: Output) -> None:

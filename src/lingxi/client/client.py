@@ -20,8 +20,10 @@ from urllib.parse import quote
 
 from lingxi.client.albums import Albums
 from lingxi.client.audit import read_audit
+from lingxi.client.errors import ApiError
 from lingxi.client.frames import Frame
 from lingxi.client.model import Item, Json, Page, Task
+from lingxi.client.status import Status, read_metrics
 from lingxi.client.transport import Transport, as_object
 from lingxi.client.watch import Watcher
 from lingxi.client.webhooks import Webhooks
@@ -75,8 +77,21 @@ class Client:
         """Submits a body that is already in the wire's form, unchanged."""
         return Task.from_wire(await self._transport.post("media-tasks", body, idempotency_key))
 
-    async def get(self, task_id: str) -> Task:
-        return Task.from_wire(await self._transport.ask("GET", _task_path(task_id)))
+    async def get(self, task_id: str, *, eta: bool = False) -> Task:
+        """With `eta`, `raw["eta"]` says when it will have ended; None: it has, or nothing was measured yet."""
+        query = "?eta=true" if eta else ""
+        return Task.from_wire(await self._transport.ask("GET", f"{_task_path(task_id)}{query}"))
+
+    async def status(self) -> Status:
+        """How the deployment is. Unreachable when the API is; servers behind it that are away are a part of the answer."""
+        try:
+            health = await self._transport.ask("GET", "health/queues")
+        except ApiError as error:
+            if error.status != 503:
+                raise
+            health = {}
+        text = b"".join([chunk async for chunk in self._transport.download("metrics")])
+        return Status(health, read_metrics(text.decode()))
 
     async def why(self, path: str) -> dict[str, Any]:
         """Why something waits or failed: `media-tasks/{id}`, `media-tasks/{id}/items/{id}` or `photos/{id}`."""

@@ -19,6 +19,7 @@ from lingxi.api.auth import Caller, Editor, Viewer
 from lingxi.api.changes import Change, Changes, Done, idempotency_key
 from lingxi.api.deps import ApiDeps, deps_of
 from lingxi.api.documented import documented
+from lingxi.api.eta import eta_of
 from lingxi.api.json_body import canonical_digest, parse
 from lingxi.api.paging import DEFAULT_LIMIT, Cursors, CursorText, Limit
 from lingxi.api.reading import (
@@ -150,13 +151,19 @@ async def list_(
     "/media-tasks/{taskId}",
     **documented(
         summary="Show a task",
-        answer=schemas.Task,
+        answer=schemas.TaskShown,
         example=examples.ENDED,
-        errors=(*doc.AUTHENTICATED, doc.NOT_FOUND),
+        errors=(*doc.AUTHENTICATED, doc.NOT_FOUND, doc.BAD_QUERY),
     ),
 )
-async def show(request: Request, caller: Viewer, task_id: TaskIdText) -> Response:
-    return json_answer(task_to_wire(await _existing(deps_of(request), caller, task_id)))
+async def show(
+    request: Request,
+    caller: Viewer,
+    task_id: TaskIdText,
+    eta: Annotated[bool, Query(description="With `eta`: when it will have ended.")] = False,
+) -> Response:
+    task = await _existing(deps_of(request), caller, task_id)
+    return json_answer(task_to_wire(task) | ({"eta": await eta_of(deps_of(request), task)} if eta else {}))
 
 
 @router.get(

@@ -1,0 +1,1 @@
+"""Quiet running for a while: no condition of an alert, and nothing that grows."""
