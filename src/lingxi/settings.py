@@ -248,6 +248,27 @@ class Settings(BaseSettings):
     share_exchanges_per_minute: int = Field(
         120, ge=1, le=1_000_000, description="Share links that one address may open (or try) a minute."
     )
+    retention_tasks_days: float = Field(
+        30.0,
+        ge=0,
+        le=100_000,
+        description="Days that a task is kept after its end, with its items and attempts. 0: for ever.",
+    )
+    retention_events_days: float = Field(
+        7.0,
+        ge=0,
+        le=100_000,
+        description="Days that an outbox event is kept after its publication. 0: for ever.",
+    )
+    retention_webhooks_days: float = Field(
+        30.0,
+        ge=0,
+        le=100_000,
+        description="Days that what webhooks were told is kept, with its deliveries. 0: for ever.",
+    )
+    retention_audit_days: float = Field(
+        400.0, ge=0, le=100_000, description="Days that a row of the audit log is kept. 0: for ever."
+    )
     workspace_requests_per_minute: int = Field(
         0,
         ge=0,

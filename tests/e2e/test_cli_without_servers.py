@@ -20,7 +20,7 @@ COMMANDS = [
     *("up", "demo", "api", "worker", "dispatcher", "migrate"),
     *("submit", "watch", "list", "show", "cancel", "priority", "retry-failed"),
     *("check", "conform", "token", "workspace", "invariants", "why", "status", "storage", "webhook"),
-    *("dead-letters", "queue", "workers"),
+    *("dead-letters", "queue", "workers", "prune"),
     *("album", "publish", "processors", "new-processor", "verify-archive", "archive-keys"),
     "export-audit",
 ]

@@ -34,6 +34,7 @@ from lingxi.processors.registry import Registry
 from lingxi.processors.video_poster import VideoPoster
 from lingxi.processors.video_transcode import VideoTranscode
 from lingxi.processors.webhook_deliver import WebhookDeliver
+from lingxi.services.retention import Retention
 from lingxi.settings import Settings, SettingsError
 from lingxi.storage import S3Access, Storage, open_storage
 from lingxi.video.children import VideoChildren
@@ -107,6 +108,16 @@ def collector_config(settings: Settings) -> CollectorConfig:
         scan_seconds=settings.orphan_scan_seconds,
         orphan_seconds=settings.orphan_after_seconds,
         trash_seconds=settings.orphan_trash_seconds,
+    )
+
+
+def retention_of(settings: Settings) -> Retention:
+    """What is kept for how long."""
+    return Retention(
+        settings.retention_tasks_days,
+        settings.retention_events_days,
+        settings.retention_webhooks_days,
+        settings.retention_audit_days,
     )
 
 

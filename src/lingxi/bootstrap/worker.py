@@ -16,6 +16,7 @@ from lingxi.bootstrap.common import (
     prepare,
     publish_deps,
     refuse_bad_redis,
+    retention_of,
     scratch_root,
 )
 from lingxi.broker.client import worker_client
@@ -28,6 +29,7 @@ from lingxi.imaging.children import DecoderConfig, Decoders
 from lingxi.maintenance.invariant_watch import InvariantWatch
 from lingxi.maintenance.object_collector import ObjectCollector
 from lingxi.maintenance.photo_sweep import PhotoSweeper
+from lingxi.maintenance.pruner import Pruner
 from lingxi.maintenance.queue_holder import QueueHolder
 from lingxi.maintenance.sweeper import Sweeper
 from lingxi.names import PHOTO_QUEUE
@@ -117,6 +119,9 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
         tallies.follow("lingxi_invariant_violations_total", watch.found)
         beside.append(watch)
         beside.append(QueueHolder(pool, client, queues, check_seconds=settings.sweep_interval_seconds))
+        pruner = Pruner(pool, retention_of(settings))
+        tallies.follow("lingxi_pruned_total", pruner.removed)
+        beside.append(pruner)
         beside.append(ObjectCollector(pool, storage, collector_config(settings)))
         registry = make_registry(settings, decoders, pool, storage)
         config = worker_config(settings, name)

@@ -18,6 +18,7 @@ from lingxi.cli import (
     export_audit,
     invariants,
     processors,
+    prune,
     publish,
     queues,
     retrying,
@@ -68,6 +69,7 @@ def build() -> typer.Typer:
     dead_letters.register(app)
     queues.register(app)
     workers.register(app)
+    prune.register(app)
     export_audit.register(app)
     verify_archive.register(app)
     return app

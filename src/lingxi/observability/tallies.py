@@ -42,6 +42,7 @@ COUNTERS = {
         "Rows of the newest tasks that break what must always hold, by each look that finds them.",
         ("invariant",),
     ),
+    "lingxi_pruned_total": Tally("Rows that were removed, as they were older than they are kept.", ("kind",)),
     "lingxi_photo_attempts_total": Tally(
         "Attempts of first publications by what became of them.", ("outcome",)
     ),

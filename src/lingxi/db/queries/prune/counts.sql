@@ -1,0 +1,17 @@
+-- What the next rounds would remove: seconds that each is kept (null: for ever): $1 tasks, $2 events, $3 webhooks, $4 audit, $5 keys.
+-- Items go with their tasks.
+with old as materialized (
+  select t.id, t.total_items from media_tasks t
+   where t.finished_at < clock_timestamp() - make_interval(secs => $1::float8)
+     and not exists (select from outbox_events e where e.task_id = t.id and e.published_at is null)
+     and not exists (select from retry_plans p where p.task_id = t.id and p.state = 'waiting'))
+select (select count(*) from old) as tasks, (select coalesce(sum(total_items), 0)::bigint from old) as items,
+       (select count(*) from outbox_events e
+         where e.published_at < clock_timestamp() - make_interval(secs => $2::float8)
+           and not exists (select from media_tasks t where t.id = e.task_id and t.finished_at is null)) as events,
+       (select count(*) from webhook_events v
+         where v.created_at < clock_timestamp() - make_interval(secs => $3::float8)
+           and not exists (select from webhook_deliveries d join media_tasks t on t.id = d.task_id
+                            where d.event_id = v.id and t.finished_at is null)) as webhooks,
+       (select count(*) from audit_log where at < clock_timestamp() - make_interval(secs => $4::float8)) as audit,
+       (select count(*) from idempotency_keys where created_at < clock_timestamp() - make_interval(secs => $5::float8)) as keys
