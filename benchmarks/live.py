@@ -70,13 +70,13 @@ async def run(options: Options) -> Report:
             await scene.watch()
             await scene.window(WARM_UP)
             idle = [await scene.window(size) for _ in range(windows)]
-            await scene.album.call("POST", "/reprocess")
-            await scene.reprocessing()
-            before = scene.reprocessed
-            began = asyncio.get_running_loop().time()
-            busy = [await scene.window(size) for _ in range(windows)]
-            seconds = asyncio.get_running_loop().time() - began
-            meanwhile = scene.reprocessed - before
+            async with _Reprocess.going_on(scene.album, database_url, size.reprocessed) as reprocess:
+                await scene.reprocessing()
+                before = scene.reprocessed
+                began = asyncio.get_running_loop().time()
+                busy = [await scene.window(size) for _ in range(windows)]
+                seconds = asyncio.get_running_loop().time() - began
+                meanwhile = scene.reprocessed - before
             stages = await _stages(database_url, scene)
     _tell(report, "idle", idle)
     _tell(report, "reprocess", busy)
@@ -84,13 +84,16 @@ async def run(options: Options) -> Report:
         "photos": size.reprocessed,
         "reprocessedMeanwhile": meanwhile,
         "reprocessedPerSecond": round(meanwhile / seconds, 1),
+        "timesAsked": reprocess.times_asked,
+        "leastLeft": reprocess.least_left,
     }
     report.lingxi["stagesMilliseconds"] = stages
     report.say(
-        f"reprocessed meanwhile: {meanwhile} of {size.reprocessed}, {meanwhile / seconds:.1f} photos/s"
+        f"reprocessed meanwhile: {meanwhile}, {meanwhile / seconds:.1f} photos/s; asked {reprocess.times_asked} times for all of "
+        f"{size.reprocessed} photos and those uploaded since; at least {reprocess.least_left} were left at any time"
     )
     report.say(f"milliseconds since `received`, medians: {stages}")
-    _judge(report, judged=not options.quick, went_on=meanwhile < size.reprocessed - before)
+    _judge(report, judged=not options.quick, least_left=reprocess.least_left)
     report.say(NO_PEER)
     return report
 
@@ -192,6 +195,48 @@ class _Scene:
             shown.set_result(frame.at)
 
 
+class _Reprocess:
+    """Of the whole album, asked for again whenever less than a fifth of it is left, so that it goes on as long as the uploads."""
+
+    def __init__(self, album: Album, connection: asyncpg.Connection, photos: int) -> None:
+        self._album = album
+        self._connection = connection
+        self._photos = photos
+        self.times_asked = 0
+        self.least_left = photos
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def going_on(cls, album: Album, database_url: str, photos: int) -> AsyncIterator["_Reprocess"]:
+        connection = await asyncpg.connect(database_url)
+        reprocess = cls(album, connection, photos)
+        await reprocess._ask()
+        watching = asyncio.create_task(reprocess._watch())
+        try:
+            yield reprocess
+        finally:
+            watching.cancel()
+            (ended,) = await asyncio.gather(watching, return_exceptions=True)
+            await connection.close()
+        if not isinstance(ended, asyncio.CancelledError):
+            raise RuntimeError("nobody saw to it that the reprocess goes on") from ended
+
+    async def _ask(self) -> None:
+        await self._album.call("POST", "/reprocess")
+        self.times_asked += 1
+
+    async def _watch(self) -> None:
+        query = (
+            "select count(*) from photos where album_id = $1 and published_generation < requested_generation"
+        )
+        while True:
+            left = await self._connection.fetchval(query, uuid.UUID(self._album.id))
+            self.least_left = min(self.least_left, left)
+            if left < self._photos // 5:
+                await self._ask()
+            await asyncio.sleep(0.5)
+
+
 # ── the album that is reprocessed ────────────────────────────────────────────────────────────────────────
 
 
@@ -271,13 +316,13 @@ def _tell(report: Report, name: str, windows: list[list[float]]) -> None:
     }
 
 
-def _judge(report: Report, *, judged: bool, went_on: bool) -> None:
+def _judge(report: Report, *, judged: bool, least_left: int) -> None:
     """Each upload's frame came, or the run would have ended; speed is judged at full size only."""
     report.claim("every uploaded photo reached the viewer", "checked", True)
     if not judged:
         return
     idle, busy = (report.lingxi[name]["p95Milliseconds"]["median"] for name in ("idle", "reprocess"))
-    report.claim("the reprocess went on during all uploads", str(went_on), went_on)
+    report.claim("photos were left to reprocess during all uploads", least_left, least_left > 0)
     for name, value in (("idle", idle), ("under a reprocess", busy)):
         report.claim(f"{name}: p95 under {P95_AIM_SECONDS:g} s", value, value < P95_AIM_SECONDS * 1e3)
     times = round(busy / idle, 2)
