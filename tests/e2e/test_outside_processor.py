@@ -1,4 +1,4 @@
-"""Processors in a package outside the tree: installed, found, submitted to, crashed, retried, and seen in /metrics."""
+"""Processors in a package outside the tree: installed, found, submitted to, crashed, retried, heard, and seen in /metrics."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,25 @@ def test_it_is_in_metrics_and_health(http: httpx.Client) -> None:
     assert queues["studio:letters"]["heartbeat"]["state"] == "fresh"
     listed = http.get("/media-tasks", params={"type": "studio:letters"}).json()["tasks"]
     assert {task["type"] for task in listed} == {"studio:letters"}
+
+
+@pytest.mark.parametrize("kind", ["studio:talk", "studio:talk-in-a-child"])
+def test_its_words_reach_the_stream_and_are_few(http: httpx.Client, kind: str) -> None:
+    """The promise is 200 ms and five a second; a machine that is busy with other tests gets five times as long."""
+    given = {"pairs": 3, "chatterSeconds": 2.0}
+    task = http.post("/media-tasks", json={"type": kind, "items": [{"input": given}]}).json()["id"]
+    late: dict[int, list[float]] = {0: [], 1: [], 2: []}
+    with http.stream("GET", f"/media-tasks/{task}/events") as stream:
+        event = ""
+        for line in stream.iter_lines():
+            name, _, text = line.partition(": ")
+            event = text if name == "event" else event
+            if name == "data" and event == "itemProgress":
+                word = json.loads(text)
+                late[word["done"]].append(time.time() - float(word["note"]))
+    print(f"{kind}: words were late by ms", {done: [round(1e3 * one) for one in late[done]] for done in late})
+    assert (len(late[0]), len(late[1])) >= (2, 2), (
+        "a word that had to wait is told too; the first may be before the stream"
+    )
+    assert 3 <= len(late[2]) <= 2.0 * 5 + 2
+    assert max(map(max, late.values())) < 5 * 0.2

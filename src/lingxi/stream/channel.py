@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lingxi.stream.watcher import Watcher
 
 PROGRESS_SECONDS = 0.25  # between two `progress` frames: four a second, and one when a watcher joins
+ITEM_PROGRESS_SECONDS = 0.02  # of the words of many items; a worker says no more than five a second of one
+WATCHERS_A_SECOND = 20_000  # are told of items at most: with thousands of watchers words come more rarely
 MAX_PENDING_ITEM_PROGRESS = 200
 OFFERS_AT_ONCE = 500
 
@@ -57,6 +59,8 @@ class Channel:
         self._item_progress: dict[str, bytes] = {}
         self._flushed_at = 0.0
         self._flush: asyncio.TimerHandle | None = None
+        self._items_flushed_at = 0.0
+        self._items_flush: asyncio.TimerHandle | None = None
 
     @property
     def is_settled(self) -> bool:
@@ -132,14 +136,21 @@ class Channel:
                 answered.set_exception(error)
 
     def note_item_progress(self, payload: Mapping[str, Any]) -> None:
-        """An item's own progress: the latest of each item goes out with the next `progress`."""
+        """An item's own progress: at once, unless words of this channel went out right before; then the latest of each item."""
         if self.subject is None or self.subject.final:
             return
         item_id = str(payload.get("itemId"))
         if item_id in self._item_progress or len(self._item_progress) < MAX_PENDING_ITEM_PROGRESS:
             self._item_progress[item_id] = frames.item_progress(payload)
-        if due := self._take_due():
-            self._write([Entry(Block(due))])
+        if self._items_flush is not None:
+            return
+        loop = asyncio.get_running_loop()
+        pause = min(max(ITEM_PROGRESS_SECONDS, len(self.watchers) / WATCHERS_A_SECOND), PROGRESS_SECONDS)
+        wait = self._items_flushed_at + pause - loop.time()
+        if wait > 0:
+            self._items_flush = loop.call_later(wait, self._flush_items)
+        else:
+            self._flush_items()
 
     def heartbeat(self) -> None:
         """Say that the connection lives."""
@@ -151,7 +162,7 @@ class Channel:
 
     def _take_due(self) -> bytes:
         """The coalesced frames if their time has come; else a timer is set, and nothing is due."""
-        if not (self._progress_pending or self._item_progress):
+        if not self._progress_pending:
             return b""
         loop = asyncio.get_running_loop()
         wait = self._flushed_at + PROGRESS_SECONDS - loop.time()
@@ -162,13 +173,18 @@ class Channel:
         return self._take(loop.time())
 
     def _take(self, now: float) -> bytes:
-        due = b"".join(self._item_progress.values())
-        if self._progress_pending:
-            due += self.progress()
-        self._item_progress.clear()
+        due = self.progress() if self._progress_pending else b""
         self._progress_pending = False
         self._flushed_at = now
         return due
+
+    def _flush_items(self) -> None:
+        self._items_flush = None
+        words = b"".join(self._item_progress.values())
+        self._item_progress.clear()
+        self._items_flushed_at = asyncio.get_running_loop().time()
+        if words:
+            self._write([Entry(Block(words))])
 
     def _flush_late(self) -> None:
         self._flush = None
@@ -179,6 +195,9 @@ class Channel:
         if self._flush is not None:
             self._flush.cancel()
             self._flush = None
+        if self._items_flush is not None:
+            self._items_flush.cancel()
+            self._items_flush = None
         self._progress_pending = False
         self._item_progress.clear()
 

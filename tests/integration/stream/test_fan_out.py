@@ -186,6 +186,18 @@ async def test_an_items_own_progress_reaches_its_watchers(hinted: Stage) -> None
     assert stranger.events == ["snapshot"]
 
 
+async def test_an_items_word_does_not_wait_for_the_next_progress(stage: Stage) -> None:
+    """Its worker has let it wait already: two waits in a row would be more than 200 ms."""
+    task = await stage.submit(2)
+    viewer = await stage.watching(task)
+    await stage.start(task, 1)
+    await viewer.until(lambda v: v.model.summary["counts"]["running"] == 1)
+    (channel,) = stage.hub._channels.values()
+    stage.hub.item_progress(b'{"itemId":"%b","index":0,"done":1}' % str(item_id(task.id, 1)).encode())
+    assert channel._item_progress == {}, "written at once"
+    await viewer.until(lambda v: v.frames[-1].event == "itemProgress")
+
+
 async def test_revoked_access_ends_the_stream_and_no_other(pool: Any, database_url: str) -> None:
     async with _stage(pool, database_url, access_check_seconds=30, close_seconds=1) as stage:
         task = await stage.submit(1)

@@ -1,8 +1,9 @@
-"""Two processors of somebody else's package: nothing in Lingxi names them."""
+"""Processors of somebody else's package: nothing in Lingxi names them."""
 
 import asyncio
 import os
 import signal
+import time
 
 from lingxi.processors.contract import (
     Context,
@@ -58,5 +59,38 @@ def shout(context: SyncContext, given: Shout) -> dict[str, object]:
     return {"attempt": context.attempt.number, "worker": os.getppid()}
 
 
+class Talk(ProcessorInput):
+    """Words in pairs, of which the second has to wait; then as many as can be said for so long."""
+
+    pairs: int
+    chatter_seconds: float
+
+
+async def talk(context: Context, given: Talk) -> None:
+    for _ in range(given.pairs):
+        context.progress(0, note=str(time.time()))
+        await asyncio.sleep(0.02)
+        context.progress(1, note=str(time.time()))
+        await asyncio.sleep(0.6)
+    until = time.monotonic() + given.chatter_seconds
+    while time.monotonic() < until:
+        context.progress(2, note=str(time.time()))
+        await asyncio.sleep(0.01)
+
+
+def talk_in_a_child(context: SyncContext, given: Talk) -> None:
+    for _ in range(given.pairs):
+        context.progress(0, note=str(time.time()))
+        time.sleep(0.02)
+        context.progress(1, note=str(time.time()))
+        time.sleep(0.6)
+    until = time.monotonic() + given.chatter_seconds
+    while time.monotonic() < until:
+        context.progress(2, note=str(time.time()))
+        time.sleep(0.01)
+
+
 COUNT = Processor("studio:letters", Letters, count, result_model=Counted, backoff_seconds=0.1)
 SHOUT = Processor("studio:shout", Shout, shout, memory_bytes=1 << 30, backoff_seconds=0.1)
+TALK = Processor("studio:talk", Talk, talk)
+TALK_IN_A_CHILD = Processor("studio:talk-in-a-child", Talk, talk_in_a_child)
