@@ -95,6 +95,11 @@ class Lingxi:
             await made.publish(*photos)
         return made
 
+    def starts(self) -> int:
+        """How many workers were started, and decoders after one that had died."""
+        logs = [log.read_text() for log in (self.up.data_dir / "logs").glob("*.log")]
+        return sum(len(re.findall(r'"worker_started"|"decoder_ended".*"died"', log)) for log in logs)
+
     async def open_streams(self) -> int:
         """How many streams of albums are open."""
         text = (await self.http.get("/metrics")).text

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, Request, expect
 
 from tests.e2e.browser.stage import PATIENCE_SECONDS, Lingxi, live, photo, shown, until, until_shown
-from tests.support.pictures import cut, picture
+from tests.support.pictures import cut, heic_photo, jpeg_declaring, picture, png_declaring
 from tests.support.proxy import CuttingProxy
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -233,6 +234,43 @@ async def test_each_failure_is_one_plain_sentence(lingxi: Lingxi) -> None:
         await page.get_by_role("alertdialog").get_by_role("button", name="Delete").click()
         await expect(page.locator("#failures")).to_be_hidden()
         await expect(page.locator("#count")).to_have_text("2 photos published")
+
+
+async def test_twenty_good_photos_and_five_hostile_files_come_in_one_form(lingxi: Lingxi) -> None:
+    """Each good one is published in the order of the album, each other one is explained, and no process ends for it."""
+    starts = lingxi.starts()
+    assert starts >= 1
+    kinds = [picture(kind, 640, 480) for kind in ("png", "webp", "avif", "tiff", "gif")] + [
+        heic_photo(640, 480)
+    ]
+    taken = {f"taken {day}.jpg": photo(day, taken=f"2026:05:{day:02} 10:00:00") for day in range(14, 0, -1)}
+    hostile = {
+        "bomb.png": (png_declaring(100_000, 100_000), "too_many_pixels"),
+        "bomb.jpg": (jpeg_declaring(60_000, 60_000, progressive=True), "too_many_pixels"),
+        "cut.jpg": (cut(picture("jpeg", 800, 600)), "truncated_image"),
+        "text.jpg": (b"1 1\n0\n", "unsupported_type"),
+        "drawing.jpg": (b'<svg xmlns="http://www.w3.org/2000/svg"/>', "unsupported_type"),
+    }
+    good = taken | {f"now {number}.jpg": data for number, data in enumerate(kinds)}
+    bad = {name: data for name, (data, _) in hostile.items()}
+    files = dict(pair for pairs in zip_longest(good.items(), bad.items()) for pair in pairs if pair)
+    album = await lingxi.album("Twenty-five")
+    outcomes = await album.upload(*files.values(), names=files)
+    explained = {one["fileName"]: one["error"] for one in outcomes if one["status"] == "refused"}
+
+    async def done() -> bool:
+        return all(one["processingState"] != "uploaded" for one in await album.photos())
+
+    await until(done)
+    photos = await album.photos()
+    explained |= {one["fileName"]: one["error"] for one in photos if one["error"]}
+    assert {name: error["code"] for name, error in explained.items()} == {
+        name: code for name, (_, code) in hostile.items()
+    }
+    assert all(error["message"].endswith(".") and error["advice"] for error in explained.values())
+    published = [one["fileName"] for one in photos if one["visibility"] == "published"]
+    assert published == [*reversed(taken), *(name for name in good if name not in taken)]
+    assert lingxi.starts() == starts
 
 
 async def test_a_folder_is_dropped_with_all_that_is_in_it(lingxi: Lingxi, tmp_path: Path) -> None:
