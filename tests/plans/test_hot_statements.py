@@ -20,10 +20,14 @@ from lingxi.domain.ids import new_task_id
 from lingxi.services.cancel_task import cancel_task
 from lingxi.services.claim_items import ItemKey, claim_items
 from lingxi.services.finish_items import Ending, finish_items
+from lingxi.services.queue_holds import list_holds
+from lingxi.services.quotas import charge_open_items
 from lingxi.services.read_tasks import TaskFilter, get_task, list_items, list_tasks
 from lingxi.services.renew_leases import renew_leases
 from lingxi.services.requeue_lost import WaitingTask, expected_jobs, requeue_items, waiting_tasks
+from lingxi.services.retention import prune_rest_of_task, prune_step
 from lingxi.services.retry_failed import retry_failed
+from lingxi.services.set_priority import set_priority
 from lingxi.services.submit_task import NewTask, submit_task
 from lingxi.services.sweep_leases import sweep_leases
 from lingxi.services.tokens import create_token, find_token
@@ -130,6 +134,20 @@ async def idempotency(db: Database, task: UUID) -> object:
     return await db.connection.fetch(sql("idempotency/find"), *key, 86_400.0)
 
 
+async def prune(db: Database, task: UUID) -> object:
+    for kind in ("tasks", "events", "audit", "keys"):
+        await prune_step(db.connection, kind, 5 * 86_400.0)
+    await db.connection.execute("insert into pruned_tasks (task_id) values ($1)", task)
+    return await prune_rest_of_task(db.connection)
+
+
+async def steer(db: Database, task: UUID) -> object:
+    """What each claim, round of the dispatcher and submission asks of what operators have set, and a change of priority."""
+    await list_holds(db.connection)
+    await charge_open_items(db.connection, db.workspace, 1, 100_000)
+    return await set_priority(db.connection, db.workspace, task, 0)
+
+
 ON_HOT_CONNECTIONS: dict[str, Statement] = {
     "claim": lambda db, task: db.claim(task),
     "finish": finish,
@@ -138,6 +156,8 @@ ON_HOT_CONNECTIONS: dict[str, Statement] = {
     "requeue": requeue,
     "dispatch": dispatch,
     "watch": watch,
+    "prune": prune,
+    "steer": steer,
 }
 """What workers, the dispatcher and the stream run."""
 

@@ -99,6 +99,7 @@ _ROLES: dict[Who, str] = {
         GET /audit
         POST /tokens
         DELETE /tokens/{tokenId}
+        POST /tokens/{tokenId}/rotate
         GET /webhooks
         POST /webhooks
         GET /webhooks/{webhookId}
@@ -120,6 +121,9 @@ _ROLES: dict[Who, str] = {
         GET /workspaces
         POST /workspaces
         GET /workspaces/{workspaceId}
+        PATCH /workspaces/{workspaceId}
+        POST /workspaces/{workspaceId}/disable
+        POST /workspaces/{workspaceId}/enable
         GET /workspaces/caps
         GET /workspaces/{workspaceId}/quota
         PUT /workspaces/{workspaceId}/quota

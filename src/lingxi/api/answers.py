@@ -33,7 +33,12 @@ def object_to_wire(stored: StoredObject) -> dict[str, Any]:
 
 def workspace_to_wire(workspace: Workspace) -> dict[str, Any]:
     """The `Workspace` of the document."""
-    return {"id": str(workspace.id), "name": workspace.name, "createdAt": time_to_wire(workspace.created_at)}
+    return {
+        "id": str(workspace.id),
+        "name": workspace.name,
+        "createdAt": time_to_wire(workspace.created_at),
+        "disabledAt": time_to_wire(workspace.disabled_at),
+    }
 
 
 def token_to_wire(token: Token) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from lingxi.api.routes import (
     why,
     worker,
     workers,
+    workspaces,
 )
 from lingxi.api.upload_writing import UploadWriters
 from lingxi.observability.http import RequestMetrics
@@ -70,6 +71,7 @@ API_ROUTERS = (
     workers.router,
     caps.router,
     quotas.router,
+    workspaces.router,
     access.router,
     worker.router,
     contract.router,

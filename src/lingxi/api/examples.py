@@ -88,7 +88,12 @@ OBJECT = {
     "contentType": "image/jpeg",
     "createdAt": _CREATED,
 }
-WORKSPACE = {"id": "6f1f2a4e-3b57-4d0a-8a0c-0d6f3f1c9a11", "name": "studio", "createdAt": _CREATED}
+WORKSPACE = {
+    "id": "6f1f2a4e-3b57-4d0a-8a0c-0d6f3f1c9a11",
+    "name": "studio",
+    "createdAt": _CREATED,
+    "disabledAt": None,
+}
 TOKEN = {
     "id": "0d1f6c3e-52a1-4a77-9c1e-7b0f5f3c2d10",
     "role": "editor",

@@ -180,6 +180,7 @@ class Workspace(Wire):
     id: str = Uuid
     name: str
     created_at: str = Time
+    disabled_at: str | None = Time
 
 
 class WorkspaceList(Wire):
@@ -215,6 +216,12 @@ class NewToken(Wire):
     name: str = Field(min_length=1, max_length=100)
     role: RoleName
     lifetime_seconds: Lifetime | None = Field(default=None, description="Null: until revoked.")
+
+
+class Rotation(Wire):
+    overlap_seconds: int = Field(
+        default=0, ge=0, le=30 * 86_400, description="For how long the old one still holds."
+    )
 
 
 class LiveHealth(Wire):

@@ -29,19 +29,27 @@ DAY_SECONDS = 86_400
 
 def register(app: typer.Typer) -> None:
     """Adds the groups `token` and `workspace`."""
-    token = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens, beside the database.")
+    from lingxi.cli import workspaces
+
+    token = typer.Typer(
+        no_args_is_help=True, help="Make, list, rotate and revoke tokens, beside the database."
+    )
     token.command("create")(create)
     token.command("list")(list_)
+    token.command("rotate")(rotate)
     token.command("revoke")(revoke)
     token.command("link")(link)
     workspace = typer.Typer(
         no_args_is_help=True, help="Make, list and limit workspaces, beside the database."
     )
-    workspace.command("create")(create_workspace_command)
-    workspace.command("list")(list_workspaces_command)
+    workspace.command("create")(workspaces.create)
+    workspace.command("list")(workspaces.list_)
     workspace.command("cap")(cap)
     workspace.command("caps")(caps)
     workspace.command("quota")(quota)
+    workspace.command("rename")(workspaces.rename)
+    workspace.command("disable")(workspaces.disable)
+    workspace.command("enable")(workspaces.enable)
     app.add_typer(token, name="token")
     app.add_typer(workspace, name="workspace")
 
@@ -134,10 +142,37 @@ def revoke(
         return found
 
     revoked = beside_the_database(data_dir, run)
-    asyncio.run(_hint_access(data_dir))
+    asyncio.run(hint_access(data_dir))
     output = Output(as_json)
     output.say(f"revoked {revoked.id} ({revoked.name})")
     output.result(_token_to_wire(revoked))
+
+
+def rotate(
+    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as `token list` shows it.")],
+    overlap_hours: Annotated[
+        float, typer.Option(min=0, max=720, help="For how long the old one still holds.")
+    ] = 0.0,
+    data_dir: DataDirOption = DEFAULT_DATA_DIR,
+    as_json: JsonOption = False,
+) -> None:
+    """Make another token in the place of one, with the same role, name and lifetime. It is printed once."""
+    token_id = _token_id(token)
+
+    async def run(connection: Connection) -> tuple[Token, str]:
+        from lingxi.services.tokens import rotate_token
+
+        made = await rotate_token(connection, token_id, overlap_seconds=overlap_hours * 3600)
+        if made is None:
+            raise CommandError("There is no token with this id that holds", Exit.REFUSED, 40401)
+        await audit(connection, made[0].workspace_id, "token.rotate", token_id)
+        return made
+
+    made, secret = beside_the_database(data_dir, run)
+    asyncio.run(hint_access(data_dir))
+    output = Output(as_json)
+    output.say(secret)
+    output.result({**_token_to_wire(made), "token": secret})
 
 
 def link(
@@ -165,44 +200,6 @@ def link(
     output = Output(as_json)
     output.say(address)
     output.result({"url": address, "expiresAt": expires_at.isoformat()})
-
-
-def create_workspace_command(
-    name: Annotated[str, typer.Argument(help="1 to 100 characters, unique.")],
-    data_dir: DataDirOption = DEFAULT_DATA_DIR,
-    as_json: JsonOption = False,
-) -> None:
-    """Make a workspace."""
-    if not 1 <= len(name) <= 100 or not name.isprintable():
-        raise usage("A workspace's name has 1 to 100 printable characters")
-
-    async def run(connection: Connection) -> Workspace:
-        from lingxi.services.workspaces import create_workspace
-
-        made = await create_workspace(connection, name)
-        if made is None:
-            raise CommandError("There is a workspace with this name already", Exit.REFUSED, 40901)
-        await audit(connection, made.id, "workspace.create", made.id)
-        return made
-
-    made = beside_the_database(data_dir, run)
-    output = Output(as_json)
-    output.say(f"{made.id}  {made.name}")
-    output.result(_workspace_to_wire(made))
-
-
-def list_workspaces_command(data_dir: DataDirOption = DEFAULT_DATA_DIR, as_json: JsonOption = False) -> None:
-    """List workspaces."""
-
-    async def run(connection: Connection) -> list[Workspace]:
-        from lingxi.services.workspaces import list_workspaces
-
-        return await list_workspaces(connection)
-
-    workspaces = beside_the_database(data_dir, run)
-    output = Output(as_json)
-    output.table(("WORKSPACE", "NAME"), [(str(found.id), found.name) for found in workspaces])
-    output.result({"workspaces": [_workspace_to_wire(found) for found in workspaces]})
 
 
 async def ensure_default_token(database_url: str, workspace: str, path: Path) -> str:
@@ -275,7 +272,7 @@ async def audit(connection: Connection, workspace_id: UUID | None, verb: str, ta
     )
 
 
-async def _hint_access(data_dir: Path) -> None:
+async def hint_access(data_dir: Path) -> None:
     """Tells API processes to look at once; without Redis they look within half a minute."""
     from lingxi.broker.client import api_client
     from lingxi.broker.hints import Hints
@@ -309,8 +306,14 @@ def _token_to_wire(token: Token) -> dict[str, Any]:
     }
 
 
-def _workspace_to_wire(workspace: Workspace) -> dict[str, Any]:
-    return {"id": str(workspace.id), "name": workspace.name, "createdAt": _time(workspace.created_at)}
+def workspace_to_wire(workspace: Workspace) -> dict[str, Any]:
+    """As the API says it."""
+    return {
+        "id": str(workspace.id),
+        "name": workspace.name,
+        "createdAt": _time(workspace.created_at),
+        "disabledAt": _time(workspace.disabled_at),
+    }
 
 
 def _time(value: datetime | None) -> str | None:

@@ -34,7 +34,7 @@ class Pruner(Loop):
         for kind, kept_seconds in self.retention.seconds().items():
             if kept_seconds is not None:
                 await self._steps(kind, kept_seconds, steps, removed)
-        await self._rest(steps, removed)
+        await self._finish_tasks(steps, removed)
         async with transaction(self.pool) as connection:
             await prune_leftovers(connection)
         return {kind: removed[kind] for kind in KINDS}
@@ -54,7 +54,7 @@ class Pruner(Loop):
             if not more:
                 return
 
-    async def _rest(self, steps: int, removed: Counter[str]) -> None:
+    async def _finish_tasks(self, steps: int, removed: Counter[str]) -> None:
         for _ in range(steps):
             if self.stopping.is_set():
                 return

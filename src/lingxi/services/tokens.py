@@ -70,6 +70,20 @@ async def revoke_token(
     return None if row is None else _token(row)
 
 
+async def rotate_token(
+    connection: Connection, token_id: UUID, *, workspace_id: UUID | None = None, overlap_seconds: float = 0.0
+) -> tuple[Token, str] | None:
+    """Another token in its place, with the same role, name and lifetime, and its secret; the old one holds for the overlap.
+
+    None when the workspace (None: any) has none like that which holds.
+    """
+    secret = PREFIX + secrets.token_urlsafe(32)
+    row = await connection.fetchrow(
+        sql("tokens/rotate"), token_id, workspace_id, uuid4(), hash_secret(secret), overlap_seconds
+    )
+    return None if row is None else (_token(row), secret)
+
+
 async def list_tokens(connection: Connection, workspace_id: UUID | None = None) -> list[Token]:
     """The tokens of a workspace, or all."""
     return [_token(row) for row in await connection.fetch(sql("tokens/list"), workspace_id)]

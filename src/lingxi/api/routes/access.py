@@ -11,7 +11,7 @@ from starlette.responses import Response
 from lingxi.api import documented as doc
 from lingxi.api import examples, schemas
 from lingxi.api.answers import json_answer, token_to_wire, unix_to_wire, workspace_to_wire
-from lingxi.api.auth import SESSION_COOKIE, Admin, AnyCaller, Anyone, Operator, Viewer, seal_session
+from lingxi.api.auth import SESSION_COOKIE, Admin, AnyCaller, Anyone, Caller, Operator, Viewer, seal_session
 from lingxi.api.changes import Change, Changes, Done
 from lingxi.api.deps import deps_of
 from lingxi.api.documented import documented
@@ -21,13 +21,15 @@ from lingxi.db.session import Connection
 from lingxi.domain.errors import Conflict, NotFound, Unauthenticated
 from lingxi.domain.wire import time_to_wire
 from lingxi.services.sign_in_links import PAGE, create_sign_in_link
-from lingxi.services.tokens import create_token, list_tokens, revoke_token
+from lingxi.services.tokens import create_token, list_tokens, revoke_token, rotate_token
 from lingxi.services.workspaces import create_workspace, find_workspace, list_workspaces
 
 router = APIRouter(prefix="/api/v1")
 
 _NAME_TAKEN = Conflict("There is a workspace with this name already.")
+_HOLDS_NO_MORE = Conflict("The token was revoked, or has expired.")
 _NEW_TOKEN = TypeAdapter(schemas.NewToken)
+_ROTATION = TypeAdapter(schemas.Rotation)
 _NEW_WORKSPACE = TypeAdapter(schemas.NewWorkspace)
 _ADMIN_NAME = "first admin"
 
@@ -187,6 +189,43 @@ async def make_token(request: Request, caller: Admin) -> Response:
     return await _changes(request).run(change, work)
 
 
+@router.post(
+    "/tokens/{tokenId}/rotate",
+    tags=["Workspace"],
+    **documented(
+        summary="Make another token in the place of one",
+        status=201,
+        meaning="With the same role, name and lifetime. Its secret is in this answer, and never again. The old one holds for "
+        "`overlapSeconds` more, by default not at all.",
+        answer=schemas.CreatedToken,
+        example=examples.CREATED_TOKEN,
+        errors=(*doc.AUTHENTICATED, doc.NOT_FOUND, *doc.WITH_BODY, _HOLDS_NO_MORE),
+        body=schemas.Rotation,
+        body_example={"overlapSeconds": 3600},
+        body_required=False,
+    ),
+)
+async def rotate(request: Request, caller: Admin, token_id: TokenIdText) -> Response:
+    found = id_of(token_id)
+    async with deps_of(request).pool.acquire(timeout=5) as connection:
+        if all(token.id != found for token in await list_tokens(connection, caller.workspace_id)):
+            raise NotFound
+    asked = validated(_ROTATION, await read_json(request)) if await request.body() else schemas.Rotation()
+
+    async def work(connection: Connection) -> Done:
+        made = await rotate_token(
+            connection, found, workspace_id=caller.workspace_id, overlap_seconds=asked.overlap_seconds
+        )
+        if made is None:
+            raise _HOLDS_NO_MORE
+        token, secret = made
+        return Done(201, orjson.dumps({**token_to_wire(token), "token": secret}), f"token:{found}")
+
+    response = await _changes(request).run(_change(request, caller, "token.rotate"), work)
+    deps_of(request).hints.publish_access()
+    return response
+
+
 @router.delete(
     "/tokens/{tokenId}",
     tags=["Workspace"],
@@ -284,5 +323,5 @@ def _changes(request: Request) -> Changes:
     return changes
 
 
-def _change(request: Request, caller: Anyone, verb: str) -> Change:
+def _change(request: Request, caller: Anyone | Caller, verb: str) -> Change:
     return Change(caller.workspace_id, caller.token_id, verb, request.scope["request_id"])

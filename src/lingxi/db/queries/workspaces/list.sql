@@ -1,1 +1,1 @@
-select id, name, created_at from workspaces order by created_at, id
+select id, name, created_at, disabled_at from workspaces order by created_at, id
