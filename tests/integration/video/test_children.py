@@ -47,6 +47,22 @@ async def test_a_result_that_is_too_large_is_refused(tmp_path: Path) -> None:
     await videos.close()
 
 
+async def test_one_that_needs_too_much_memory_costs_itself_alone(tmp_path: Path) -> None:
+    large = clip(seconds=0.2, size=(2560, 1440))
+    for megabytes, data, code in ((300, large, "decoder_crashed"), (300, CLIP, None), (1000, large, None)):
+        videos = VideoChildren(VideoConfig(threads=2, memory_limit_bytes=megabytes << 20))
+        with tempfile.TemporaryFile() as file, tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+            file.write(data)
+            file.flush()
+            try:
+                await videos.transcode(file.fileno(), Path(folder), lambda done, total: None)
+                ended = None
+            except VideoError as error:
+                ended = error.code
+        await videos.close()
+        assert ended == code, (megabytes, len(data))
+
+
 async def test_it_knows_no_secrets_and_dies_when_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
