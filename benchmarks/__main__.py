@@ -6,7 +6,19 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from benchmarks import archive, eta, growth, items, live, photo_memory, photos, sse, submit, video
+from benchmarks import (
+    archive,
+    eta,
+    growth,
+    items,
+    live,
+    observability,
+    photo_memory,
+    photos,
+    sse,
+    submit,
+    video,
+)
 from benchmarks.options import Options
 from benchmarks.report import Report
 
@@ -21,6 +33,7 @@ BENCHES: dict[str, Callable[[Options], Awaitable[Report]]] = {
     "video": video.run,
     "archive": archive.run,
     "eta": eta.run,
+    "observability": observability.run,
 }
 
 

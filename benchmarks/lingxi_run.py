@@ -3,6 +3,8 @@
 import asyncio
 import json
 import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ import asyncpg
 from benchmarks.http import HttpConnection
 from benchmarks.machine import cpu_seconds
 from benchmarks.servers import Servers, fresh_database, redis_command
-from benchmarks.stack import QUEUE, TEMPLATE, running_stack
+from benchmarks.stack import QUEUE, TEMPLATE, Stack, running_stack
 from benchmarks.stats import Run
 
 POLL_SECONDS = 0.02
@@ -52,11 +54,23 @@ class Work:
         return [json.dumps(body).encode()] * self.tasks
 
 
-async def run_lingxi(servers: Servers, token: str, work: Work, *, template: str = TEMPLATE) -> Run:
-    """One run on a copy of `template`, with two worker processes. RuntimeError when the result is not exactly right."""
+async def run_lingxi(
+    servers: Servers,
+    token: str,
+    work: Work,
+    *,
+    template: str = TEMPLATE,
+    settings: Mapping[str, str] | None = None,
+    beside: Callable[[Stack], AbstractAsyncContextManager[None]] = lambda stack: nullcontext(),
+) -> Run:
+    """One run on a copy of `template`, with two worker processes. RuntimeError when the result is not exactly right.
+
+    `beside` is open for as long as the run is measured.
+    """
     async with (
         fresh_database(servers, "bench_lingxi", template=template) as database_url,
-        running_stack(servers, database_url, token, processes=2) as stack,
+        running_stack(servers, database_url, token, processes=2, settings=settings) as stack,
+        beside(stack),
     ):
         assert stack.worker is not None
         connection = await asyncpg.connect(database_url)

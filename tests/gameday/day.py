@@ -85,6 +85,7 @@ async def _work_is_seen(watching: Monitoring) -> None:
 
 
 async def _live_through(fault: Fault, scene: Scene, watching: Monitoring) -> Outcome:
+    await watching.idle(PATIENCE_SECONDS)
     pages, began = watching.pages, time.monotonic()
     fired_after: float | None = None
     resolved, problem = False, None

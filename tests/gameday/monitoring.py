@@ -105,6 +105,15 @@ class Monitoring:
         data = await self.ask("alerts")
         return None if data is None else {one["labels"]["alertname"] for one in data["alerts"]}
 
+    async def idle(self, timeout_seconds: float) -> None:
+        """Until what a fault before has left waiting is done: else it would be the backlog of the next one."""
+
+        async def fact() -> bool:
+            data = await self.ask("query", query="max(lingxi_queue_oldest_waiting_seconds) < 5")
+            return bool(data and data["result"])
+
+        await wait_until(fact, timeout_seconds, "nothing waits any more")
+
     async def quiet(self, timeout_seconds: float) -> None:
         """Until no rule is on its way, and nobody is told of anything any more."""
 
