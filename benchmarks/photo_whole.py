@@ -58,6 +58,11 @@ class Side:
     rates: list[float] = field(default_factory=list)
     cpu: list[Cpu] = field(default_factory=list)
 
+    @property
+    def cpu_milliseconds(self) -> float:
+        """A photo's, of all processes; other work on the machine moves it less than the rates."""
+        return Spread.of([sum(cpu.values()) for cpu in self.cpu]).median
+
     def figures(self) -> dict[str, Any]:
         groups = {name: Spread.of([cpu[name] for cpu in self.cpu]).median for name in self.cpu[0]}
         total = Spread.of([sum(cpu.values()) for cpu in self.cpu])
@@ -153,6 +158,7 @@ def _tell(report: Report, kind: PhotoSet, found: Whole, *, judged: Collection[st
         report.peers.setdefault("sharp", {})[name] = {
             **found.sharp.figures(),
             "lingxiIsTimesAsFast": ratios.as_json(2),
+            "lingxiIsTimesAsFrugal": round(found.sharp.cpu_milliseconds / found.lingxi.cpu_milliseconds, 2),
         }
         if judged is not None:
             report.claim(

@@ -69,8 +69,8 @@ async def run(options: Options) -> Report:
         await photo_whole.measure(
             report,
             sets,
-            photos=4 if options.quick else 24,
-            rounds=options.runs or (1 if options.quick else 5),
+            photos=4 if options.quick else 48,  # so many that filling and emptying the pipeline weighs little
+            rounds=options.runs or (1 if options.quick else 4),
             judged=None if options.quick else JUDGED_SETS,
             folder=folder,
         )
