@@ -23,6 +23,8 @@ def test_every_code_has_an_entry(code: str) -> None:
     row = re.search(rf"^\| `{code}` \|(.+)\|(.+)\|(.+)\|$", RUNBOOK, re.MULTILINE)
     assert row is not None, f"docs/runbook.md has no row for {code}"
     assert all(cell.strip() for cell in row.groups())
+    over, _, otherwise = row[3].partition("; else ")
+    assert over.strip() and otherwise.strip(), f"{code}: when is it over, and what was it when it isn't that?"
 
 
 def test_no_entry_is_of_a_code_that_is_not_there() -> None:
@@ -34,9 +36,16 @@ def test_no_entry_is_of_a_code_that_is_not_there() -> None:
 def test_every_alert_has_an_entry(alert: str) -> None:
     entry = re.search(rf"^## {alert}\n(.+?)(?=^#|\Z)", RUNBOOK, re.MULTILINE | re.DOTALL)
     assert entry is not None, f"docs/runbook.md has no entry for {alert}"
-    if "As [Lingxi" not in entry[1]:
-        for part in ("The user sees", "First look", "Do", "Over when", "Else"):
-            assert f"**{part}**: " in entry[1], part
+    parts = dict(re.findall(r"^- \*\*([\w ]+)\*\*: (.+?)(?=^- \*\*|\Z)", entry[1], re.MULTILINE | re.DOTALL))
+    assert list(parts) == ["The user sees", "First look", "Do", "Over when", "Else"]
+    for part in ("First look", "Do"):
+        assert re.search(r"`[^`]+`|\]\(#", parts[part]), f"{alert}: {part} has no command and leads nowhere"
+
+
+@pytest.mark.parametrize("section", ["Codes of requests", "Codes of items"])
+def test_what_all_codes_have_in_common_is_a_command(section: str) -> None:
+    (intro,) = re.findall(rf"^# {section}\n(.+?)^\|", RUNBOOK, re.MULTILINE | re.DOTALL)
+    assert re.search(r"`(grep|lingxi why) [A-Z_]+`", intro)
 
 
 def test_links_within_the_runbook_lead_to_a_heading() -> None:
