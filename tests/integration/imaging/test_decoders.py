@@ -381,9 +381,9 @@ async def test_a_terminals_interrupt_and_terminate_are_left_to_the_parent(decode
     assert decoder_pids() == [pid]
 
 
-def test_no_child_outlives_a_parent_that_was_killed(tmp_path: Path) -> None:
+def test_no_child_outlives_a_parent_that_was_killed(slow_png: bytes, tmp_path: Path) -> None:
     """Neither an idle one nor one in the midst of a picture: that one does not even finish it."""
-    (tmp_path / "slow.png").write_bytes(large_png(SLOW_PIXELS))
+    (tmp_path / "slow.png").write_bytes(slow_png)
     (tmp_path / "quick.jpg").write_bytes(picture("jpeg"))
     decode_seconds = asyncio.run(_seconds_to_decode(tmp_path / "slow.png"))
     program = textwrap.dedent("""

@@ -101,9 +101,8 @@ async def test_a_gif_of_ten_thousand_frames(make: Make) -> None:
 
 async def test_a_large_photo_stays_small_in_memory(make: Make) -> None:
     """A JPEG of 100 million pixels (300 MB of them) is read line by line."""
-    tile = pyvips.Image.gaussnoise(500, 500, mean=128, sigma=5, seed=1).cast("uchar")
-    large = tile.replicate(20, 20)
-    made = await make(large.bandjoin([large, large]).copy(interpretation="srgb").jpegsave_buffer(Q=50))
+    large = (pyvips.Image.black(10_000, 10_000, bands=3) + 128).cast("uchar").copy(interpretation="srgb")
+    made = await make(large.jpegsave_buffer(Q=50))
     assert made.sizes == ((10_000, 10_000), (2048, 2048), (400, 400))
     (pid,) = _decoder_pids()
     assert _peak_bytes(pid) < 200 << 20
