@@ -11,7 +11,7 @@ from uuid import UUID
 
 from starlette.requests import Request
 
-from lingxi.api.auth import Anyone, authenticated, member_of_role
+from lingxi.api.auth import Anyone, admit, authenticated, member_of_role
 from lingxi.api.deps import ApiDeps, deps_of
 from lingxi.api.reading import id_of
 from lingxi.api.share_cookies import count_share_request, share_of
@@ -65,7 +65,7 @@ async def album_access(
             raise
         return shared
     try:
-        return await _by_member(deps, caller, album_id, needs)
+        return await _by_member(request, caller, album_id, needs)
     except LingxiError:
         shared = await _by_share(deps, request, album_id) if caller.by_session else None
         if shared is None:
@@ -78,8 +78,9 @@ def _may_be_shared(request: Request, refusal: LingxiError) -> bool:
     return "authorization" not in request.headers and isinstance(refusal, Unauthenticated | NotFound)
 
 
-async def _by_member(deps: ApiDeps, caller: Anyone, text: str, needs: AlbumRole) -> AlbumAccess:
-    member = member_of_role(caller, needs)
+async def _by_member(request: Request, caller: Anyone, text: str, needs: AlbumRole) -> AlbumAccess:
+    deps, member = deps_of(request), member_of_role(caller, needs)
+    await admit(request, member)
     album_id = id_of(text)
     async with deps.pool.acquire(timeout=5) as connection:
         album = await get_album(connection, member.workspace_id, album_id)

@@ -87,16 +87,16 @@ def member_of_role(caller: Anyone, role: str) -> Caller:
     return Caller(caller.token_id, caller.role, caller.workspace_id)
 
 
-def _requiring(role: str) -> Callable[..., Awaitable[Caller]]:
+def _requiring(role: str) -> Callable[[Request, Anyone], Awaitable[Caller]]:
     async def dependency(request: Request, caller: Annotated[Anyone, Depends(authenticated)]) -> Caller:
         member = member_of_role(caller, role)
-        await _admit(request, member)
+        await admit(request, member)
         return member
 
     return dependency
 
 
-async def _admit(request: Request, caller: Caller) -> None:
+async def admit(request: Request, caller: Caller) -> None:
     """OverQuota (42901) when the workspace asks too often; but a replay of an Idempotency-Key is answered all the same."""
     deps = deps_of(request)
     if (over := await deps.quotas.admit_request(caller.workspace_id)) is None:
@@ -120,7 +120,7 @@ async def operator(caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
 async def steward(request: Request, caller: Annotated[Anyone, Depends(authenticated)]) -> Anyone:
     """An admin of a workspace; or an operator, for all: then `workspace_id` is None."""
     if caller.role != "operator":
-        await _admit(request, member_of_role(caller, "admin"))
+        await admit(request, member_of_role(caller, "admin"))
     return caller
 
 

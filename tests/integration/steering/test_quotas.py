@@ -167,6 +167,8 @@ async def test_requests_a_minute_and_replays_beyond_them(
             assert 'lingxi_quota_refused_total{limit="requests"} 2' in (await editor.get("metrics")).text
         async with api.client(world.ours.viewer) as viewer:
             assert (await viewer.get("media-tasks")).status_code == 429, "all tokens of a workspace together"
+            assert (await viewer.get(f"media-tasks/{uuid4()}/events")).status_code == 429, "streams, too"
+            assert (await viewer.get(f"albums/{uuid4()}")).status_code == 429
             assert (await viewer.get("workspaces")).status_code == 403, "the role is looked at first"
 
 

@@ -78,7 +78,7 @@ async def events(
     if token is not None and "authorization" not in request.headers:
         grant = await _by_stream_token(deps, token, task_id)
     else:
-        caller = await viewer(await authenticated(request))
+        caller = await viewer(request, await authenticated(request))
         grant = StreamGrant(caller.workspace_id, task_id_of(task_id), caller.token_id)
     return await open_events(
         deps.hub,
