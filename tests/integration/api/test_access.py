@@ -24,7 +24,8 @@ ROUTES_WITH_AN_ID = [
     for method, operation in operations.items()
     if "{" in path
     and operation.get("security")
-    and not {"workspaceId", "attemptId"} & set(path.replace("}", "{").split("{"))  # operators' and workers'
+    and not {"workspaceId", "queue", "boot", "attemptId"}
+    & set(path.replace("}", "{").split("{"))  # operators' and workers'
     and not (method == "put" and "{name}" in path)
 ]
 
