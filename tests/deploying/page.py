@@ -21,24 +21,34 @@ def block(label: str) -> str:
 
 
 def follow(
-    label: str, folder: Path, *, without: str = "", timeout_seconds: float = 120, **variables: str
+    label: str,
+    folder: Path,
+    *,
+    without: str = "",
+    replacing: tuple[str, str] = ("", ""),
+    timeout_seconds: float = 120,
+    **variables: str,
 ) -> str:
     """Run that block where `infra/` and `lingxi` are at hand, to its end without an error; lines with `without` are left out.
 
-    Files that it writes are in `folder`. Returns what it said.
+    It is run in `folder`, with the one text of `replacing` in place of the other. Returns what it said.
     """
     lines = [line for line in block(label).splitlines() if not (without and without in line)]
     programs = folder / "bin"
     programs.mkdir(parents=True, exist_ok=True)
-    lingxi = programs / "lingxi"
-    lingxi.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m lingxi "$@"\n')
-    lingxi.chmod(0o755)
+    for name, arguments in (("lingxi", "-m lingxi"), ("python3", "")):
+        (programs / name).write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {arguments} "$@"\n')
+        (programs / name).chmod(0o755)
     if not (folder / "infra").exists():
         (folder / "infra").symlink_to(ROOT / "infra")
     env = environment(**variables)
     env["PATH"] = f"{programs}:{env['PATH']}"
+    text = "\n".join(lines)
+    if replacing[0]:
+        assert replacing[0] in text
+        text = text.replace(*replacing)
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        ["bash", "-euo", "pipefail", "-c", text],
         cwd=folder,
         env=env,
         stdin=subprocess.DEVNULL,

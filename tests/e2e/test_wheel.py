@@ -1,4 +1,4 @@
-"""The built wheel, installed in an empty environment, is whole and starts."""
+"""The built wheel is whole, and what the page on deploying installs starts."""
 
 import os
 import shutil
@@ -10,18 +10,28 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from tests.deploying.page import follow
 from tests.support.servers import ROOT
 
 PACKAGE = ROOT / "src" / "lingxi"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy of what is in the tree, by the locked build backend."""
-    source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__"))
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is in the tree and an installation needs."""
+    folder = tmp_path_factory.mktemp("source")
+    for path in (
+        *ROOT.glob("requirements*.lock"),
+        *(ROOT / n for n in ("pyproject.toml", "README.md", "LICENSE")),
+    ):
+        shutil.copy(path, folder)
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path) -> Path:
+    """Built by the locked build backend."""
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
     subprocess.run(command, cwd=source, check=True, capture_output=True, text=True)
     (built,) = (source / "dist").glob("*.whl")
@@ -29,22 +39,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` folder of an empty environment with the wheel and the locked dependencies, nothing else."""
-    environment = tmp_path_factory.mktemp("an empty environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "install"]
-    pip += ["-qq", "--no-input", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
-    for lock in ("requirements-build.lock", "requirements.lock"):
-        subprocess.run(
-            [*pip, "--require-hashes", "-r", str(ROOT / lock)], check=True, env=without_pythonpath()
-        )
-    subprocess.run([*pip, str(wheel)], check=True, env=without_pythonpath())
-    return environment / "bin"
-
-
-def without_pythonpath() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` folder of an installation by the commands of `docs/deploying.md`."""
+    folder = tmp_path_factory.mktemp("installed") / "lingxi"
+    pips = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    follow(
+        "install", source, replacing=("/opt/lingxi", str(folder)), timeout_seconds=170, PYTHONPATH="", **pips
+    )
+    return folder / "bin"
 
 
 def run_installed(installed: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
