@@ -11,6 +11,7 @@ import struct
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 import pyvips
