@@ -13,8 +13,8 @@ from benchmarks.stack import ROOT, Stack, prepare_template
 from benchmarks.stats import Run, Spread
 
 MOST_MORE = 0.03
-SCRAPE_SECONDS = 1.0  # fifteen times as often as the example's Prometheus
-WITH = {"LOG_LEVEL": "info", "CANARY_INTERVAL_SECONDS": "1"}
+SCRAPE_SECONDS = 5.0  # three times as often as the example's Prometheus
+WITH = {"LOG_LEVEL": "info", "CANARY_INTERVAL_SECONDS": "10"}
 WITHOUT = {
     "CANARY_INTERVAL_SECONDS": "0",
     "PYTHONPATH": f"{ROOT / 'benchmarks/without_metrics'}:{ROOT / 'src'}",

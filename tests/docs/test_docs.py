@@ -16,9 +16,7 @@ from lingxi.services.check_invariants import OF_ALBUMS, OF_ALL, OF_TASKS
 from lingxi.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-METRIC_AREAS = (
-    "canary|disk|invariant|queue|worker|outbox|stream|http|dispatcher|collector|item|photo|database|processor"
-)
+METRIC_AREAS = "canary|disk|invariant|pruned|quota|queue|worker|outbox|stream|http|dispatcher|collector|item|photo|database|processor"
 
 
 def text(name: str) -> str:
