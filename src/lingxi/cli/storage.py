@@ -172,7 +172,9 @@ def _beside_the_storage(data_dir: Path, run: Callable[[Settings, Pool, Storage],
         from lingxi.storage import StorageUnavailable
 
         async with AsyncExitStack() as stack:
-            pool = await create_pool(settings.database_url, name="lingxi-cli", min_size=0, max_size=2)
+            pool = await create_pool(
+                settings.database_url, name="lingxi-cli", min_size=0, max_size=2, patient=True
+            )
             stack.push_async_callback(close_pool, pool)
             storage = make_storage(settings)
             stack.push_async_callback(storage.close)

@@ -25,6 +25,11 @@ HOT_SETTINGS = {
     "enable_mergejoin": "off",
 }
 
+# A process that is frozen, or behind a broken network, would keep the locks of its open transaction for ever: a task's, an
+# event's, the sweep's. Ours wait for nothing but PostgreSQL (a dispatcher's also five seconds for Redis).
+LONGEST_IDLE = "20s"
+IDLE_SETTINGS = {"idle_in_transaction_session_timeout": LONGEST_IDLE}
+
 # The server, the network or its present load is at fault, not the statement.
 UNAVAILABLE: tuple[type[BaseException], ...] = (
     OSError,
@@ -36,6 +41,7 @@ UNAVAILABLE: tuple[type[BaseException], ...] = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,  # this process was frozen meanwhile
     asyncpg.PostgresSystemError,
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -76,8 +82,10 @@ def _is_client_data_error(error: BaseException) -> bool:
 async def connect(
     dsn: str, *, name: str, hot: bool = False, timeout_seconds: float = 10.0
 ) -> asyncpg.Connection:
-    """One connection outside any pool; `name` shows in pg_stat_activity."""
-    return await asyncpg.connect(**_options(dsn, name, hot), timeout=timeout_seconds, command_timeout=60)
+    """One connection outside any pool; `name` shows in pg_stat_activity. A `hot` one ends when a transaction idles in it."""
+    return await asyncpg.connect(
+        **_options(dsn, name, hot, patient=not hot), timeout=timeout_seconds, command_timeout=60
+    )
 
 
 async def create_pool(
@@ -87,14 +95,16 @@ async def create_pool(
     min_size: int = 1,
     max_size: int = 10,
     hot: bool = False,
+    patient: bool = False,
     command_timeout_seconds: float = 60,
 ) -> Pool:
     """A pool of at most `max_size` connections; raises as `connect` when the server is away.
 
+    `patient`: its transactions may wait for something else than PostgreSQL, and be idle for as long as they like.
     A statement that takes longer than `command_timeout_seconds` ends with TimeoutError: the server hangs.
     """
     pool = asyncpg.create_pool(
-        **_options(dsn, name, hot),
+        **_options(dsn, name, hot, patient),
         min_size=min_size,
         max_size=max_size,
         timeout=10,
@@ -116,16 +126,16 @@ async def transaction(pool: Pool, *, acquire_timeout_seconds: float = 5.0) -> As
         yield connection
 
 
-def _options(dsn: str, name: str, hot: bool) -> dict[str, Any]:
+def _options(dsn: str, name: str, hot: bool, patient: bool) -> dict[str, Any]:
     """What both ways to connect are given. A pooler in transaction mode takes few settings of a session."""
     address, through_pooler = split_dsn(dsn)
     known = {"application_name": name, "timezone": "UTC"}
-    hot_settings = HOT_SETTINGS if hot else {}
+    settings = {**(HOT_SETTINGS if hot else {}), **({} if patient else IDLE_SETTINGS)}
     if not through_pooler:
-        return {"dsn": address, "server_settings": {**known, **hot_settings}}
+        return {"dsn": address, "server_settings": {**known, **settings}}
     return {
         "dsn": address,
         "server_settings": known,
         "statement_cache_size": 0,
-        "connection_class": connection_class(hot_settings),
+        "connection_class": connection_class(settings),
     }

@@ -7,7 +7,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from lingxi.db.session import Connection, Pool, create_pool, is_unavailable, transaction
+from lingxi.db.query import sql
+from lingxi.db.session import (
+    LONGEST_IDLE,
+    Connection,
+    Pool,
+    create_pool,
+    is_conflict,
+    is_unavailable,
+    transaction,
+)
 from lingxi.domain.decide import Succeeded, decide
 from lingxi.domain.errors import Transient
 from lingxi.observability.logging import get_logger
@@ -37,7 +46,11 @@ class Store:
             database_url, name=f"lingxi worker {name}", min_size=0, max_size=_HOT_CONNECTIONS, hot=True
         )
         calm = await create_pool(
-            database_url, name=f"lingxi processor {name}", min_size=0, max_size=_PROCESSOR_CONNECTIONS
+            database_url,
+            name=f"lingxi processor {name}",
+            min_size=0,
+            max_size=_PROCESSOR_CONNECTIONS,
+            patient=True,
         )
         return cls(hot, calm, outage)
 
@@ -52,7 +65,8 @@ class Store:
     async def guarded(
         self, item: Item, attempt: Attempt, result: Callable[[], Succeeded | None] = lambda: None
     ) -> AsyncIterator[Connection]:
-        """A processor's transaction: commits only while `attempt` owns `item`. Transient while PostgreSQL is away.
+        """A processor's transaction: commits only while `attempt` owns `item`. Transient while PostgreSQL is away,
+        and when it lost against another transaction (deadlock, serialization).
 
         With a `result` at the end of the block the same commit ends the item.
         """
@@ -64,6 +78,9 @@ class Store:
                 except OSError as error:  # of its own doing: asyncpg has other classes for a lost connection
                     of_processor = error
                     raise
+                await connection.fetchval(
+                    sql("session/commit_soon"), LONGEST_IDLE
+                )  # it is about to lock rows of ours
                 if (succeeded := result()) is not None:
                     await _finish(connection, item, attempt, succeeded)
                 else:
@@ -72,6 +89,8 @@ class Store:
             if is_unavailable(error) and error is not of_processor:
                 self._outage.began(error)
                 raise Transient("database_unavailable") from None
+            if is_conflict(error):
+                raise Transient("database_conflict") from None
             raise
 
     @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -12,8 +13,9 @@ from lingxi.broker.connection import connection_factory
 from lingxi.broker.hints import Hints
 from lingxi.broker.marker import WipeMarker
 from lingxi.broker.queue import BullQueue
-from lingxi.db.session import create_pool
-from lingxi.maintenance.sweeper import SweepCounts, Sweeper
+from lingxi.db.query import sql
+from lingxi.db.session import IDLE_SETTINGS, create_pool, is_unavailable, transaction
+from lingxi.maintenance.sweeper import SWEEP_LOCK, SweepCounts, Sweeper
 from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
 from lingxi.services.claim_items import Claim, ItemKey, claim_items
 from tests.support.waiting import wait_until
@@ -195,6 +197,28 @@ async def test_two_sweeps_at_once(sweep: Sweep) -> None:
     await second.close()
     assert sum(one.lost for one in counts) == 50
     assert await sweep.work.pool.fetchval("select count(*) from media_task_attempts") == 50
+
+
+async def test_one_that_froze_in_its_transaction_keeps_nobody_from_sweeping(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection is ended by the server, with the lock that it holds; when it wakes, it takes that for an outage."""
+    monkeypatch.setitem(IDLE_SETTINGS, "idle_in_transaction_session_timeout", "1s")
+    task = await sweep.work.submit({})
+    await sweep.claim(task, 1, lease_seconds=0.01)
+    pool = await create_pool(sweep.work.database_url, name="frozen", hot=True)
+    with pytest.raises(Exception) as ended:  # noqa: PT011
+        async with transaction(pool) as frozen:
+            assert await frozen.fetchval(sql("deployment/try_lock"), SWEEP_LOCK)
+            assert (await sweep.once()).skipped
+
+            async def swept() -> bool:
+                return (await sweep.once()).lost == 1
+
+            await wait_until(cast(Any, swept))
+    assert is_unavailable(ended.value), ended.value
+    assert await sweep.states(task) == ["retrying"]
+    await pool.close()
 
 
 async def test_an_outage_only_delays_it(own_postgres, redis_url) -> None:  # type: ignore[no-untyped-def]
