@@ -16,7 +16,10 @@ from lingxi.services.check_invariants import OF_ALBUMS, OF_ALL, OF_TASKS
 from lingxi.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-METRIC_AREAS = "canary|disk|invariant|pruned|quota|queue|worker|outbox|stream|http|dispatcher|collector|item|photo|database|processor"
+METRIC_AREAS = (
+    "canary|collector|database|disk|dispatcher|http|invariant|item|outbox"
+    "|photo|processor|pruned|queue|quota|stream|worker"
+)
 
 
 def text(name: str) -> str:
@@ -80,8 +83,9 @@ def test_links_in_the_documentation_lead_somewhere() -> None:
     assert broken == []
 
 
-def test_guarantees_name_tests_that_are_there() -> None:
-    named = set(re.findall(r"`(test_\w+)`", text("docs/guarantees.md")))
+@pytest.mark.parametrize("page", ["docs/guarantees.md", "docs/cases.md"])
+def test_pages_name_tests_that_are_there(page: str) -> None:
+    named = set(re.findall(r"`(test_\w+)`", text(page)))
     assert len(named) > 20
     there = {
         name
@@ -89,6 +93,12 @@ def test_guarantees_name_tests_that_are_there() -> None:
         for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
     }
     assert named - there == set()
+
+
+def test_every_case_names_a_test() -> None:
+    rows = re.findall(r"^\| (C\d+) \|.*\|(.*)\|$", text("docs/cases.md"), re.MULTILINE)
+    assert len(rows) == len(dict(rows)) >= 45
+    assert [case for case, tests in rows if "`test_" not in tests] == []
 
 
 def test_every_invariant_is_documented() -> None:

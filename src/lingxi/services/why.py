@@ -192,7 +192,8 @@ def judge_photo(row: Any, live: Live) -> Why:
         retry = (
             "Processing it again can help." if error.retryable else "Another copy of it has to be uploaded."
         )
-        said = f"It could not be processed, with {code}: {error.message} {retry}"
+        attempt = f" in attempt {row['attempt']} on worker {row['worker']}" if row["worker"] else ""
+        said = f"It could not be processed{attempt}, with {code}: {_ended(error.message)} {retry}"
         return Why(state, "failed", said, PHOTO_QUEUE, error.retryable, error)
     if row["state"] == "active":
         return Why(state, "running", f"Attempt {row['attempt']} runs on worker {row['worker']}.", PHOTO_QUEUE)
