@@ -80,13 +80,13 @@ async def ringing(run: Run, prefix: bytes, job_ids: Sequence[bytes]) -> list[boo
     replies = await _all(run, [
         call
         for job_id in job_ids
-        for call in (command(b"EXISTS", prefix + job_id), command(b"ZSCORE", prefix + b"prioritized", job_id))
+        for call in (command(b"TYPE", prefix + job_id), command(b"ZSCORE", prefix + b"prioritized", job_id))
     ])  # fmt: skip
     there = dict(zip(job_ids, zip(replies[::2], replies[1::2], strict=True), strict=True))
-    doubtful = [job_id for job_id, (exists, score) in there.items() if exists and score is None]
+    doubtful = [job_id for job_id, (kind, score) in there.items() if kind == b"hash" and score is None]
     nowhere = set(doubtful) - await _held(run, prefix, doubtful) if doubtful else set()
     await _forget(run, prefix, list(nowhere))
-    return [bool(there[job_id][0]) and job_id not in nowhere for job_id in job_ids]
+    return [there[job_id][0] == b"hash" and job_id not in nowhere for job_id in job_ids]
 
 
 async def forget_half_added(run: Run, prefix: bytes, job_id: bytes) -> None:

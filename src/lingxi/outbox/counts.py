@@ -1,5 +1,6 @@
 """What the dispatcher did: in one round, and since its start."""
 
+import time
 from dataclasses import dataclass
 
 
@@ -31,6 +32,18 @@ class Totals:
     paused: str | None = None
     last_round_at: float = 0.0
     """`time.monotonic()` at the end of the last round, paused or not."""
+
+    def add(self, done: Round) -> str | None:
+        """A round has ended; answers why the one before was paused, if it was."""
+        before, self.paused = self.paused, done.paused
+        self.rounds += 1
+        self.published += done.published
+        self.jobs += done.jobs
+        self.charged += done.charged
+        self.dead_lettered += done.dead_lettered
+        self.pauses += done.paused is not None
+        self.last_round_at = time.monotonic()
+        return before
 
     def of_events(self) -> dict[str, int]:
         """What became of events: published, charged with a failed try, given up on."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -24,12 +23,12 @@ from lingxi.broker.hints import HintListener, Hints
 from lingxi.broker.lock import DispatchLock
 from lingxi.db.query import sql
 from lingxi.db.session import Connection, Record, connect, is_conflict, is_unavailable
-from lingxi.domain.backoff import backoff_seconds
 from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
 from lingxi.outbox.canary import CanarySender
+from lingxi.outbox.charging import Charger
 from lingxi.outbox.counts import Round, Totals
-from lingxi.outbox.events import Prepared, prepare_alone, queue_of
+from lingxi.outbox.events import Prepared, flaw_of, prepare_alone, queue_of
 from lingxi.outbox.fairness import Fairness
 from lingxi.outbox.jobs import jobs_of_event
 from lingxi.outbox.plans import follow_canaries
@@ -92,9 +91,11 @@ class Dispatcher:
         self._one_by_one = 0  # so many rounds of a single event are to come: a whole one was too slow
         self._needed_room: dict[Flow, int] = {}  # jobs of the event that found no room
         self._fairness = Fairness()
+        self._charger = Charger(config.retry_base_seconds, config.retry_cap_seconds)
         self._sending: set[Flow] = set()  # of this round
         self._waiting: dict[str, int] = {}
         self._draining = False
+        self._claimed: list[Record] = []  # by this round
 
     # ── the loop ─────────────────────────────────────────────────────────────────────────────────────────
     async def run(self) -> None:
@@ -160,6 +161,7 @@ class Dispatcher:
             else:
                 log.error("dispatch_round_failed", error=f"{type(error).__name__}: {error}")
                 done = Round(leader=done.leader)
+                await self._blame(f"{type(error).__name__}: {error}", done)
         finally:
             guard.cancel()
         self._account(done)
@@ -169,6 +171,7 @@ class Dispatcher:
         done.leader = await self._lock.acquire()
         if not done.leader:
             return
+        self._claimed = []
         roomy, held = await self._look_for_room()
         deliveries = 0
         connection = await self._connected()
@@ -187,7 +190,7 @@ class Dispatcher:
                 [workspace for _, workspace in held],
             )
             await failpoints.reach("outbox.after_claim")
-            done.claimed = len(rows)
+            self._claimed, done.claimed = rows, len(rows)
             prepared = await self._prepare(connection, rows, done)
             if prepared.for_webhooks and names.WEBHOOK_QUEUE in self.config.queues:
                 deliveries = await fan_out_webhooks(connection, prepared.for_webhooks)
@@ -236,7 +239,10 @@ class Dispatcher:
         sendable: list[Record] = []
         held: set[Flow] = set()
         for row in rows:
-            queue, jobs = queue_of(row), row["item_count"] or 1
+            if flaw := flaw_of(row):
+                prepared.guilty[row["id"]] = flaw
+                continue
+            queue, jobs = queue_of(row), max(1, row["item_count"])
             flow = (queue or "", row["workspace_id"])
             if queue is not None and (flow in held or not self._make_room(queue, row["workspace_id"], jobs)):
                 # In order: a small event behind a big one of its workspace must not pass it for ever.
@@ -288,21 +294,20 @@ class Dispatcher:
         published = published + delivered.sent
         if published:
             await connection.execute(sql("outbox/mark_published"), published)
-        attempts = {row["id"]: row["attempts"] for row in rows}
-        for event_id, reason in delivered.guilty.items():
-            seconds = backoff_seconds(
-                attempts[event_id] + 1,
-                base_seconds=self.config.retry_base_seconds,
-                cap_seconds=self.config.retry_cap_seconds,
-            )
-            charged = await connection.fetchrow(
-                sql("outbox/charge"), event_id, reason, seconds, names.MAX_EVENT_ATTEMPTS
-            )
-            dead = charged is not None and charged["last_error"] == names.DEAD_LETTERED
-            done.charged += 1
-            done.dead_lettered += dead
-            log.warning("event_dead_lettered" if dead else "event_charged", event_id=event_id, reason=reason)
+        await self._charger.charge(connection, rows, delivered.guilty, done)
         done.published, done.jobs = len(published), delivered.jobs
+
+    async def _blame(self, reason: str, done: Round) -> None:
+        """An error that nobody foresaw. Events are tried one by one from now on; one that fails then is charged for it."""
+        if not self._one_by_one or not self._claimed:
+            self._one_by_one = names.EVENTS_PER_ROUND
+            return
+        # What keeps this from being written down is met by the next round.
+        with contextlib.suppress(Exception):
+            connection = await self._connected()
+            async with connection.transaction():
+                await self._charger.charge(connection, self._claimed, {self._claimed[0]["id"]: reason}, done)
+            done.full = True
 
     def _settle(self, delivered: Delivered, done: Round, limit: int) -> None:
         if delivered.stopped:
@@ -316,21 +321,12 @@ class Dispatcher:
         done.full = done.paused is None and done.claimed >= limit
 
     def _account(self, done: Round) -> None:
-        totals = self.totals
-        totals.rounds += 1
-        totals.published += done.published
-        totals.jobs += done.jobs
-        totals.charged += done.charged
-        totals.dead_lettered += done.dead_lettered
-        if done.paused is not None:
-            totals.pauses += 1
-        if done.paused != totals.paused:  # told once, not once a round
+        before = self.totals.add(done)
+        if done.paused != before:  # told once, not once a round
             if done.paused is not None:
                 log.warning("dispatch_paused", reason=done.paused)
-            elif totals.paused is not None:
+            elif before is not None:
                 log.info("dispatch_resumed")
-        totals.paused = done.paused
-        totals.last_round_at = time.monotonic()
 
     # ── PostgreSQL ───────────────────────────────────────────────────────────────────────────────────────
     async def _connected(self) -> Connection:

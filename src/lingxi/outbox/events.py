@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ from lingxi.services.fan_out_webhooks import WebhookEvent
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
+
+
+_QUEUE_NAME = re.compile(r"[a-z0-9-]+:[a-z0-9-]+")
 
 
 class BadPayload(Exception):
@@ -47,6 +51,17 @@ def queue_of(row: Record) -> str | None:
     if row["type"] == names.EVENT_PHOTO_UPLOADED:
         return names.PHOTO_QUEUE
     return str(row["queue"]) if row["type"] == names.EVENT_ITEMS_QUEUED else None
+
+
+def flaw_of(row: Record) -> str | None:
+    """What the columns of an event say that no event can say; somebody wrote it by hand. None: nothing is wrong with them."""
+    if row["priority"] not in names.PRIORITIES.values():
+        return f"there is no priority {row['priority']}"
+    if row["queue"] is not None and not _QUEUE_NAME.fullmatch(row["queue"]):
+        return f"there is no queue {row['queue'][:100]!r}"
+    if row["type"] == names.EVENT_TASK_ENDED and row["task_id"] is None:
+        return "it names no task"
+    return None
 
 
 def prepare_alone(row: Record, prepared: Prepared) -> None:
