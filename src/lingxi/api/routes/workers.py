@@ -16,7 +16,7 @@ from lingxi.api.deps import deps_of
 from lingxi.api.documented import documented
 from lingxi.api.reading import read_nothing
 from lingxi.db.session import Connection
-from lingxi.domain.errors import Conflict
+from lingxi.domain.errors import Conflict, NotFound
 from lingxi.services.worker_processes import Wanted, ask_worker, list_workers
 
 router = APIRouter(prefix="/api/v1/workers", tags=["Operator"])
@@ -96,6 +96,9 @@ async def resume(request: Request, caller: Operator, boot: BootText) -> Response
 
 
 async def _ask(request: Request, caller: Anyone, boot: str, wanted: Wanted | None) -> Response:
+    async with deps_of(request).pool.acquire(timeout=5) as connection:
+        if all(worker.boot != boot for worker in await list_workers(connection)):
+            raise NotFound
     await read_nothing(request)
 
     async def work(connection: Connection) -> Done:

@@ -1,5 +1,7 @@
 """Operators rename workspaces, disable and enable them. Lists and new ones are in `access.py`."""
 
+from uuid import UUID
+
 import orjson
 from fastapi import APIRouter
 from pydantic import TypeAdapter
@@ -38,11 +40,7 @@ _DISABLED = {**examples.WORKSPACE, "disabledAt": "2026-12-01T12:00:00.000000Z"}
     ),
 )
 async def rename(request: Request, caller: Operator, workspace_id: WorkspaceIdText) -> Response:
-    wanted = id_of(workspace_id)
-    async with deps_of(request).pool.acquire(timeout=5) as connection:
-        found = await find_workspace(connection, str(wanted))
-    if found is None or found.id != wanted:
-        raise NotFound
+    wanted = await _existing(request, workspace_id)
     new = validated(_NEW_NAME, await read_json(request))
 
     async def work(connection: Connection) -> Done:
@@ -90,7 +88,7 @@ async def enable(request: Request, caller: Operator, workspace_id: WorkspaceIdTe
 
 
 async def _disable(request: Request, caller: Anyone, workspace_id: str, disabled: bool) -> Response:
-    wanted = id_of(workspace_id)
+    wanted = await _existing(request, workspace_id)
     await read_nothing(request)
 
     async def work(connection: Connection) -> Done:
@@ -104,3 +102,12 @@ async def _disable(request: Request, caller: Anyone, workspace_id: str, disabled
     response = await changes.run(Change(wanted, caller.token_id, verb, request.scope["request_id"]), work)
     deps_of(request).hints.publish_access()
     return response
+
+
+async def _existing(request: Request, text: str) -> UUID:
+    wanted = id_of(text)
+    async with deps_of(request).pool.acquire(timeout=5) as connection:
+        found = await find_workspace(connection, str(wanted))
+    if found is None or found.id != wanted:
+        raise NotFound
+    return wanted
