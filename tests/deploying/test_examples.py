@@ -156,6 +156,7 @@ def test_compose_runs_each_group_read_only_with_known_settings() -> None:
     for name, service in ours.items():
         assert_command(service["command"])
         assert_settings(service["environment"])
+        assert name == "migrate" or "rights" in service["depends_on"]
         assert service["read_only"] and service["cap_drop"] == ["ALL"], name
         assert service["build"]["dockerfile"] == "infra/container/Containerfile"
         if name.startswith("worker"):
