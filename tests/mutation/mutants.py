@@ -18,6 +18,10 @@ FAN_OUT = "tests/integration/stream/test_fan_out.py"
 ATTEMPTS = "tests/integration/worker/test_attempts.py"
 CONSUMER = "tests/integration/worker/test_consumer.py"
 PHOTOS = "tests/integration/photos/"
+STEERING = "tests/integration/steering/"
+FUZZ = "tests/fuzz/"
+OPERATIONS = "src/lingxi/db/migrations/0007_operations.sql"
+PLANS = "src/lingxi/db/migrations/0008_canary.sql"
 
 
 class Mutant(NamedTuple):
@@ -89,6 +93,8 @@ MUTANTS = (
     Mutant("fence", "a photo is published twice", QUERIES + "photos/publish.sql",
            "and processing_state in ('uploaded', 'processing_failed') and", "and",
            (PHOTOS + "test_jobs.py::test_two_workers_race_on_one_photo", "tests/fault/test_photo_kills.py")),
+    Mutant("fence", "a generation that nobody asked for is published", "src/lingxi/db/queries/photos/request_generation.sql",
+           "requested_generation = requested_generation + 1", "requested_generation = requested_generation + 2", (PHOTOS + "test_reprocess.py",)),
     Mutant("fence", "an older generation covers a newer one", QUERIES + "photos/republish.sql",
            "and published_generation < $2 and", "and", (PHOTOS + "test_reprocess.py",)),
     Mutant("fence", "a recalled photo is published", QUERIES + "photos/publish.sql",
@@ -100,7 +106,7 @@ MUTANTS = (
     Mutant("outbox", "dead letters are sent again", QUERIES + "outbox/charge.sql",
            "then 'dead_lettered' else", "then 'send_failed' else", (FAULTS + "::test_after_ten_attempts_an_event_is_a_dead_letter",)),
     Mutant("outbox", "one attempt too many before a dead letter", QUERIES + "outbox/charge.sql",
-           "attempts + 1 >= $4", "attempts + 1 > $4", (FAULTS + "::test_after_ten_attempts_an_event_is_a_dead_letter",)),
+           "when attempts >= $4 - 1", "when attempts > $4 - 1", (FAULTS + "::test_after_ten_attempts_an_event_is_a_dead_letter",)),
     Mutant("outbox", "events are not locked", QUERIES + "outbox/claim_due.sql",
            "for update of e skip locked", "", (DISPATCHER + "::test_two_that_both_believe_to_lead_share_the_events",)),
     Mutant("outbox", "jobs for items that do not wait", QUERIES + "outbox/items_of_events.sql",
@@ -117,6 +123,38 @@ MUTANTS = (
            (FAULTS + "::test_words_of_a_server_that_cannot_serve_charge_nothing", FAULTS + "::test_redis_dies_between_the_claim_and_the_sending")),
     Mutant("outbox", "the lock in Redis is taken by everybody", "src/lingxi/outbox/dispatcher.py",
            "        if not done.leader:\n            return\n", "", (DISPATCHER + "::test_one_of_two_dispatchers_leads",)),
+    Mutant("outbox", "an error that nobody foresaw is nobody's", "src/lingxi/outbox/dispatcher.py",
+           '                await self._blame(f"{type(error).__name__}: {error}", done)\n', "",
+           (FUZZ + "test_outbox_rows.py::test_an_error_that_nobody_foresaw_is_charged_to_its_event_alone",)),
+    Mutant("outbox", "any priority is believed", "src/lingxi/outbox/events.py",
+           "    if row[\"priority\"] not in names.PRIORITIES.values():\n", "    if False:\n", (FUZZ + "test_outbox_rows.py",)),
+    # ── dead letters, holds, plans ───────────────────────────────────────────────────────────────────────
+    Mutant("steering", "any event can be sent again", QUERIES + "outbox/redrive.sql",
+           "published_at is null and last_error = 'dead_lettered'", "published_at is null", (STEERING + "test_dead_letters.py",)),
+    Mutant("steering", "a discarded letter ends what a later event waits for", OPERATIONS,
+           "o.round = e.round and o.id > e.id", "o.round = e.round and o.id > e.id and false", (STEERING + "test_dead_letters.py",)),
+    Mutant("steering", "the end after a discard has no number", OPERATIONS,
+           "last_seq + s.n + case when queued_items + running_items + retrying_items = s.n then 1 else 0 end", "last_seq + s.n",
+           (STEERING + "test_dead_letters.py",)),
+    Mutant("steering", "a paused queue is sent to", "src/lingxi/outbox/dispatcher.py",
+           "[queue for queue in roomy if queue not in by_hand]", "list(roomy)", (STEERING + "test_queues.py",)),
+    Mutant("steering", "a paused queue gives claims", QUERIES + "items/claim.sql",
+           "h.state = 'paused'", "h.state = 'nothing'", (STEERING + "test_queues.py",)),
+    Mutant("steering", "a canary that failed is followed", PLANS,
+           "when i.state = 'succeeded' then 'followed'", "when i.state <> 'cancelled' then 'followed'", (STEERING + "test_retry_choice.py",)),
+    Mutant("steering", "a canary is tried again with the rest", PLANS,
+           "i.error_code = any(v_codes) and i.round < v.round", "i.error_code = any(v_codes)", (STEERING + "test_retry_choice.py",)),
+    Mutant("steering", "a plan outlives somebody else's round", PLANS,
+           "when p.round < v.round then 'overtaken'", "when false then 'overtaken'", (STEERING + "test_retry_choice.py",)),
+    # ── queues that others broke ─────────────────────────────────────────────────────────────────────────
+    Mutant("mending", "a job that stands nowhere is taken for one that rings", "src/lingxi/broker/mending.py",
+           " and job_id not in nowhere for", " for", (FUZZ + "test_foreign_jobs.py", "tests/integration/broker/test_queue.py")),
+    Mutant("mending", "a sound job goes with a broken one", "src/lingxi/broker/mending.py",
+           "gone = broken if broken or keys else list(suspects)", "gone = [*broken, *suspects]",
+           (FUZZ + "test_foreign_jobs.py::test_a_sound_job_is_not_removed_when_something_else_is_broken",)),
+    Mutant("mending", "counters of jobs are not looked at", "src/lingxi/broker/mending.py",
+           "    if any(counter is not None and not _is_count(counter) for counter in counters):\n        return True\n", "",
+           (FUZZ + "test_foreign_jobs.py",)),
     # ── the sweep ────────────────────────────────────────────────────────────────────────────────────────
     Mutant("sweep", "live work is swept", SPINE,
            "case when p_worker is null then i.lease_expires_at < clock_timestamp() else", "case when p_worker is null then true else",
