@@ -42,6 +42,7 @@ SETTINGS = {
     "SWEEP_INTERVAL_SECONDS": "1",
     "GRACE_SECONDS": "5",
     "COLLECT_INTERVAL_SECONDS": "1",
+    "CANARY_INTERVAL_SECONDS": "1",
     "ORPHAN_SCAN_SECONDS": "1",
     "OUTBOX_DISPATCH_INTERVAL_MS": "250",
     "STREAM_HEARTBEAT_SECONDS": "2",
@@ -67,11 +68,14 @@ class Ground:
 
 
 @contextmanager
-def own_ground() -> Iterator[Ground]:
-    """Servers of this run alone, in the first folder that no other run uses; their data are kept for the next run."""
+def own_ground(**settings: str) -> Iterator[Ground]:
+    """Servers of this run alone, in the first folder that no other run uses; their data are kept for the next run.
+
+    `settings` are PostgreSQL's.
+    """
     for number in range(_SLOTS):
         folder = FOLDER / f"servers-{number}"
-        postgres, valkey = new_postgres(folder / "postgres"), new_valkey(folder / "valkey")
+        postgres, valkey = new_postgres(folder / "postgres", **settings), new_valkey(folder / "valkey")
         try:
             start_or_renew(postgres)
         except FolderInUse:

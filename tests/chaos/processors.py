@@ -17,6 +17,7 @@ from lingxi.processors.contract import Context, Permanent, Processor, ProcessorI
 from lingxi.processors.outputs import Output, succeed_with
 
 LEDGER_VARIABLE = "CHAOS_LEDGER"
+_HOARD_STEP_MB = 20
 Rounds = Annotated[int, Field(ge=0, le=9)]
 
 
@@ -27,6 +28,7 @@ class Work(ProcessorInput):
     fail_rounds: Rounds = 0  # fails for good in so many rounds
     fail_attempts: Rounds = 0  # fails, and may be tried again, in the first attempts of each round
     hold_ms: Annotated[int, Field(ge=0, le=60_000)] = 0  # inside the transaction of the effect
+    hoard_mb: Annotated[int, Field(ge=0, le=4_000)] = 0  # memory, a bit at a time
     effect: bool = False  # the row and the result are one commit; else the worker's batch stores the result
 
 
@@ -40,6 +42,10 @@ async def work(context: Context, given: Work) -> dict[str, int]:
     """Write down, wait, fail or take effect."""
     note("ran", context)
     await asyncio.sleep(given.duration_ms / 1000)
+    hoard: list[bytes] = []
+    while len(hoard) * _HOARD_STEP_MB < given.hoard_mb:
+        hoard.append(os.urandom(_HOARD_STEP_MB << 20))
+        await asyncio.sleep(0.02)
     if context.attempt.round <= given.fail_rounds:
         raise Permanent("chaos_refused", "It was told to fail in this round.")
     if context.attempt.number <= given.fail_attempts:
