@@ -114,5 +114,6 @@ def new_processor(
         output.say(f"wrote {path}")
     output.say()
     output.say(f"Test it:    python -m pytest {folder / f'test_{module}.py'}")
-    output.say(f"Serve it:   PYTHONPATH={folder} LINGXI_PROCESSORS={module} lingxi up")
-    output.say(f"Submit to:  lingxi submit {name} …")
+    output.say(f"Serve it:   PYTHONPATH=$PYTHONPATH:{folder} LINGXI_PROCESSORS={module} lingxi up")
+    task = f'{{"type": "{name}", "items": [{{"input": {{"object": "…", "into": "…"}}}}]}}'
+    output.say(f"Submit to:  echo '{task}' | lingxi submit - --watch")
