@@ -29,6 +29,9 @@ Install one of them first, for example: apt-get install python3-venv"""
 
 def main() -> int:
     wanted = "dev" if "--dev" in sys.argv[1:] else "runtime"
+    if VENV.is_symlink():  # to make it anew would clear what it leads to, which may be another checkout's
+        print(f"{VENV} is a link: remove it, and it is made here.", file=sys.stderr)
+        return 1
     if _is_current(wanted):
         return 0
     with open(ROOT / ".venv.lock", "w") as lock:

@@ -47,6 +47,18 @@ def imports(house: Path, module: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
+def test_an_environment_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "environment.py", tmp_path / "scripts")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "kept").touch()
+    (tmp_path / ".venv").symlink_to(tmp_path / "other")
+    process = prepare(tmp_path)
+    assert "is a link" in process.communicate(timeout=100)[1]
+    assert process.returncode == 1
+    assert (tmp_path / "other" / "kept").exists()
+
+
 @pytest.mark.slow
 def test_two_at_once_make_one_environment_and_the_next_call_is_quick(house: Path) -> None:
     said = [finish(process) for process in (prepare(house), prepare(house))]
