@@ -29,6 +29,8 @@ from tests.support.secured import newest_debian_postgres
 from tests.support.servers import OwnServer, new_valkey
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.timeout(400)  # several processes start, one after another
+
 EFFECT = {"effect": True}
 LIVELY = {
     "LEASE_SECONDS": "3",

@@ -23,6 +23,8 @@ from tests.support.programs import cannot
 from tests.support.servers import ROOT
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.timeout(400)  # several processes start, one after another
+
 LAST_RELEASE = "ec44b32c587d5acda478699081b3b94eff7c5990"  # 0.1.0, whose schema ended with the next line's
 ITS_SCHEMA = "0006"
 LIVELY = {
