@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+
+from lingxi.services.queue_holds import hold_queue, resume_queue
 from lingxi.storage import open_storage
 from tests.chaos import receiver
 from tests.chaos.ground import START_SECONDS, Ground, System
@@ -89,8 +92,9 @@ async def _kill_in(system: System, role: str, point: str, patience_seconds: floa
         async with asyncio.timeout(START_SECONDS + patience_seconds), asyncio.TaskGroup() as group:
             guarding = group.create_task(system.guard())
             await _plant_orphan(system)
+            await _plant_for(system, point)
             working = group.create_task(_work_until(load, reached.exists))
-            killed_at = await _restart(system, role, reached.exists, working)
+            killed_at = await _restart(system, role, point, reached.exists, working)
             await working
             rests = await until_rest(system, patience_seconds)
             recovered = time.monotonic() - killed_at
@@ -133,7 +137,7 @@ async def _work_until(load: Load, reached: Callable[[], bool]) -> None:
 
 
 async def _restart(
-    system: System, role: str, reached: Callable[[], bool], working: asyncio.Task[None]
+    system: System, role: str, point: str, reached: Callable[[], bool], working: asyncio.Task[None]
 ) -> float:
     """Start again what was killed; a worker's parent does that by itself. Answers the moment of the kill."""
     while not reached():
@@ -145,7 +149,32 @@ async def _restart(
         await wait_until(lambda: system.running[role].exit_code is not None, START_SECONDS, f"{role} is dead")
         assert system.running[role].exit_code == -9, system.running[role].tail()
         system.start(role)
+    if point == "holds.after_apply":
+        await _with_connection(system, lambda one: resume_queue(one, _HELD_QUEUE))
     return killed_at
+
+
+async def _plant_for(system: System, point: str) -> None:
+    """What has to be there for a point to be reached: a photo's job that never arrives in Redis; a queue that is held."""
+    if point == "photo_sweep.after_add":
+        await _with_connection(system, lambda one: one.execute(_LOSE_PHOTO_JOBS))
+    elif point == "holds.after_apply":
+        await _with_connection(system, lambda one: hold_queue(one, _HELD_QUEUE, "paused"))
+
+
+async def _with_connection(system: System, work: Callable[[asyncpg.Connection], Awaitable[Any]]) -> None:
+    connection = await asyncpg.connect(system.database_url)
+    try:
+        await work(connection)
+    finally:
+        await connection.close()
+
+
+_HELD_QUEUE = "chaos:file"
+_LOSE_PHOTO_JOBS = """
+create function lose() returns trigger language plpgsql as $$ begin new.published_at = clock_timestamp(); return new; end $$;
+create trigger lose before insert on outbox_events for each row when (new.type = 'photo.uploaded') execute function lose()
+"""
 
 
 async def _plant_orphan(system: System) -> None:

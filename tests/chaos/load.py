@@ -24,7 +24,7 @@ class Step:
     """One thing to do, `at` seconds after the start. `of` is the number of the submission that it is about."""
 
     at: float
-    what: str  # submit, again, cancel, retry, photo, object
+    what: str  # submit, again, cancel, retry, try (a retry, one item first), photo, tus, object
     number: int = 0
     of: int = 0
     items: tuple[dict[str, Any], ...] = ()
@@ -92,11 +92,13 @@ class Load:
                         await self._ask("POST", path, key=f"cancel-{step.number}", also=(409,))
                 case "photo":
                     await self._photo(step.of)
+                case "tus":
+                    await self._tus(step.of)
                 case "object":
                     name = f"uploads/{step.of}.bin"
                     await self._ask("PUT", f"objects/{name}", content=b"%d" % step.of * 2000)
                     self.accepted.objects.add(name)
-        if step.what == "retry":  # waits for the end of a round: that takes no slot
+        if step.what in ("retry", "try"):  # waits for the end of a round: that takes no slot
             await self._retry(step)
 
     async def _submit(self, step: Step) -> None:
@@ -116,9 +118,8 @@ class Load:
             await asyncio.sleep(_AGAIN_SECONDS)
         while (await self._ask("GET", f"media-tasks/{task_id}")).json()["finishedAt"] is None:
             await asyncio.sleep(_AGAIN_SECONDS)
-        await self._ask(
-            "POST", f"media-tasks/{task_id}/retry-failed", key=f"retry-{step.number}", also=(409,)
-        )
+        path, body = f"media-tasks/{task_id}/retry-failed", {"canary": True} if step.what == "try" else None
+        await self._ask("POST", path, key=f"retry-{step.number}", body=body, also=(409,))
 
     async def _photo(self, number: int) -> None:
         album_id = self.accepted.albums[number % len(self.accepted.albums)]
@@ -131,6 +132,22 @@ class Load:
             return
         self.accepted.photos[outcome["photo"]["id"]] = album_id
 
+    async def _tus(self, number: int) -> None:
+        """A resumable upload: whatever breaks off, it asks how far it came, and goes on from there."""
+        album_id = self.accepted.albums[number % len(self.accepted.albums)]
+        data = _PHOTO + b"tus %d" % number
+        tus = {"Tus-Resumable": "1.0.0"}
+        length = {"Upload-Length": str(len(data))}
+        path = f"albums/{album_id}/uploads"
+        created = await self._ask("POST", path, key=f"tus-{number}", more=tus | length)
+        upload = created.headers["Location"].removeprefix("/api/v1/")
+        while (told := await self._ask("HEAD", upload, more=tus)).headers.get("Lingxi-Photo-Id") is None:
+            at = int(told.headers["Upload-Offset"])
+            part = {"Upload-Offset": str(at), "Content-Type": "application/offset+octet-stream"}
+            rest = data[at : at + len(data) // 2 + 1]
+            await self._ask("PATCH", upload, more=tus | part, content=rest, also=(409, 423))
+        self.accepted.photos[told.headers["Lingxi-Photo-Id"]] = album_id
+
     async def _ask(
         self,
         method: str,
@@ -139,10 +156,11 @@ class Load:
         key: str | None = None,
         body: Any = None,
         also: tuple[int, ...] = (),
+        more: dict[str, str] | None = None,
         **given: Any,
     ) -> httpx.Response:
         """The answer, however often it takes: no answer, 429 and 5xx are asked again."""
-        headers = {"Idempotency-Key": key} if key else {}
+        headers = (more or {}) | ({"Idempotency-Key": key} if key else {})
         if body is not None:
             given["content"] = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
@@ -174,6 +192,9 @@ def light(turn: int) -> list[Step]:
         Step(0.1, "again", of=first, items=works),
         Step(0.3, "cancel", first, of=first + 2),
         Step(0.4, "retry", first, of=first),
+        Step(0.1, "submit", of=first + 3, items=({"failRounds": 1},) * 3),
+        Step(0.2, "try", first + 3, of=first + 3),
+        Step(0.2, "tus", of=first),
         Step(0.5, "photo", of=first + 1),
     ]
 
@@ -195,11 +216,13 @@ def mixed(dice: random.Random, seconds: float) -> list[Step]:
             if dice.random() < 0.25:
                 steps.append(Step(at + dice.uniform(0.05, 3.0), "cancel", number, of=number))
             if dice.random() < 0.35:
-                steps.append(Step(at + 0.5, "retry", number, of=number))
+                steps.append(Step(at + 0.5, dice.choice(["retry", "try"]), number, of=number))
         if dice.random() < 0.5:
             steps.append(Step(at, "photo", of=number))
             if dice.random() < 0.3:
                 steps.append(Step(at + 0.2, "photo", of=number))
+            if dice.random() < 0.3:
+                steps.append(Step(at, "tus", of=number))
         if dice.random() < 0.2:
             name = ({"name": f"made/{number}"},)
             steps.append(Step(at, "submit", number, of=10_000 + number, items=name, type="chaos:file"))

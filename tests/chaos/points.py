@@ -7,12 +7,15 @@ from lingxi.names import FAILPOINTS
 _BY_PART: dict[str, tuple[str, ...]] = {
     "api": ("api",),
     "stream": ("api",),
+    "tus": ("api",),
     "outbox": ("api", "dispatcher"),
     "storage": ("api", "worker"),
     "worker": ("worker",),
     "outputs": ("worker",),
     "photo": ("worker",),
     "sweep": ("worker",),
+    "photo_sweep": ("worker",),
+    "holds": ("worker",),
     "collector": ("worker",),
     "webhook": ("worker",),
 }

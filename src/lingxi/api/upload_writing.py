@@ -18,6 +18,7 @@ from lingxi.db.session import Connection, transaction
 from lingxi.domain.errors import Conflict, LingxiError, MalformedRequest, NotFound
 from lingxi.imaging.errors import ImageError
 from lingxi.imaging.sniff import HEAD_BYTES, sniff
+from lingxi.observability import failpoints
 from lingxi.services.join_parts import join_parts
 from lingxi.services.receive_photo import refusal_for, remove_bytes
 from lingxi.services.record_audit import record_audit
@@ -101,6 +102,7 @@ class UploadWriting:
             raise MalformedRequest(_MISMATCH, status=460)
         while body.more:
             part = await self._store(offset, body)
+            await failpoints.reach("tus.after_store")
             if checksum is not None and (body.ended_by is not None or body.digest() != checksum):
                 await remove_bytes(self._deps.storage, [part.storage_key])
                 raise body.ended_by or MalformedRequest(_MISMATCH, status=460)
@@ -129,6 +131,8 @@ class UploadWriting:
             async with transaction(deps.pool) as connection:
                 done, removable = await complete_upload(connection, upload, joined.new)
                 await self._audit(connection, upload, "photo.upload", f"photo:{done.photo_id}")
+                await failpoints.reach("tus.before_complete")
+            await failpoints.reach("tus.after_complete")
         except (AlreadyComplete, NotFound) as error:
             if len(parts) > 1:
                 await remove_bytes(deps.storage, [joined.new.storage_key])

@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 from lingxi.broker.job import Job, photo_job
 from lingxi.db.session import Pool, transaction
 from lingxi.maintenance.loop import Loop
+from lingxi.observability import failpoints
 from lingxi.services.clear_album import PHOTOS_A_STEP, albums_to_clear, clear_album
 from lingxi.services.photo_jobs import due_photo_jobs, put_back_stale_photo_jobs
 
@@ -73,6 +74,8 @@ class PhotoSweeper(Loop):
         while not self.stopping.is_set():
             async with transaction(self.pool) as connection:
                 stale = await put_back_stale_photo_jobs(connection, limit=BATCH)
+                await failpoints.reach("photo_sweep.before_commit")
+            await failpoints.reach("photo_sweep.after_commit")
             counts.put_back += len(stale)
             if len(stale) < BATCH:
                 break
@@ -101,6 +104,8 @@ class PhotoSweeper(Loop):
             there = await self.queue.exist([job.id for job in jobs])
             missing = [job for job, is_there in zip(jobs, there, strict=True) if not is_there][:room]
             await self.queue.add_many(missing, priority=0, timestamp_ms=time.time_ns() // 1_000_000)
+            if missing:
+                await failpoints.reach("photo_sweep.after_add")
             counts.enqueued += len(missing)
             room -= len(missing)
             if len(due) < BATCH:

@@ -15,6 +15,7 @@ from lingxi.broker.pauses import paused_queues
 from lingxi.broker.queue import QueueCounts
 from lingxi.db.session import Pool, transaction
 from lingxi.maintenance.loop import Loop
+from lingxi.observability import failpoints
 from lingxi.services.queue_holds import Hold, list_holds, mark_drained
 
 
@@ -71,4 +72,6 @@ class QueueHolder(Loop):
             await self.queues[name].pause()
         for name in to_resume:
             await self.queues[name].resume()
+        if to_pause or to_resume:
+            await failpoints.reach("holds.after_apply")
         return len(to_pause), len(to_resume)

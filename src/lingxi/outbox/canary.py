@@ -15,6 +15,7 @@ from lingxi.broker.errors import BrokerUnavailable
 from lingxi.broker.job import canary_job
 from lingxi.db.query import sql
 from lingxi.db.session import Connection, is_unavailable
+from lingxi.observability import failpoints
 from lingxi.observability.logging import get_logger
 from lingxi.outbox.sender import JobSender
 
@@ -52,3 +53,4 @@ class CanarySender:
                 await connection.execute(sql("canaries/withdraw"), silent)
             for row in await connection.fetch(sql("canaries/send"), asked):
                 await self._sender.add(row["queue"], canary_job(row["number"]))
+                await failpoints.reach("outbox.after_canary")

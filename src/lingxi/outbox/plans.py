@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from lingxi.db.session import Connection
+from lingxi.observability import failpoints
 from lingxi.services.retry_plans import advance_retry_plans
 
 
@@ -12,4 +13,7 @@ async def follow_canaries(connection: Connection, ended: Sequence[UUID]) -> bool
     if not ended:
         return False
     async with connection.transaction():
-        return bool(await advance_retry_plans(connection, ended))
+        decided = await advance_retry_plans(connection, ended)
+        if decided:
+            await failpoints.reach("outbox.before_plan")
+    return bool(decided)

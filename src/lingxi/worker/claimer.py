@@ -64,6 +64,7 @@ class Claimer:
             await self._start(wanted)
         if canaries := [delivery for delivery in batch if is_canary(delivery.job_id)]:
             async with self._store.connection() as connection:
+                await failpoints.reach("worker.before_canary")
                 await answer_canary(connection, self._ledger.queue, self._config.name)
             self._settled(Fate.DONE, canaries)
 
