@@ -83,7 +83,7 @@ def test_links_in_the_documentation_lead_somewhere() -> None:
     assert broken == []
 
 
-@pytest.mark.parametrize("page", ["docs/guarantees.md", "docs/cases.md"])
+@pytest.mark.parametrize("page", ["docs/guarantees.md", "docs/cases.md", "docs/faults.md"])
 def test_pages_name_tests_that_are_there(page: str) -> None:
     named = set(re.findall(r"`(test_\w+)`", text(page)))
     assert len(named) > 20

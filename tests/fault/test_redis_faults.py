@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ import redis.exceptions
 from lingxi.names import MARKER_KEY
 from tests.chaos.ground import own_ground
 from tests.fault.live import Live
+from tests.support.processes import run_lingxi
 from tests.support.servers import OwnServer
 from tests.support.waiting import wait_until
 
@@ -198,6 +200,48 @@ async def test_wiped_in_mid_flight(live: Live) -> None:
     async with client_of(live.valkey) as client:
         await client.flushall()
     await live.recovers(at_work, waiting)
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=[slow, pytest.mark.timeout(400)])])
+async def test_many_that_wait_are_sent_again_after_a_wipe(live: Live, count: int) -> None:
+    """Within thirty seconds all of them have a job again; each runs once."""
+    task_id = await live.submit(count, durationMs=200, effect=False)
+    async with client_of(live.valkey) as client:
+
+        async def all_sent() -> bool:
+            return await _jobs_in(client) >= (await live.counts(task_id))["queued"] > 0
+
+        await wait_until(cast(Any, all_sent), 60, "all were sent")
+        await client.flushall()
+        since = time.monotonic()
+        await wait_until(cast(Any, all_sent), 60, "all were sent again")
+        seconds = time.monotonic() - since
+    print(f"{count} items were sent again {seconds:.1f} s after the wipe")
+    assert seconds < 30
+    assert (await live.eyes.ended(task_id, 300))["status"] == "succeeded"
+    await live.recovers(task_id)
+
+
+async def _jobs_in(client: redis.asyncio.Redis) -> int:
+    """Jobs that wait in Redis, in BullMQ's two places."""
+    return int(await client.zcard("bull:chaos-work:prioritized")) + int(
+        await cast(Any, client.llen("bull:chaos-work:wait"))
+    )
+
+
+@pytest.mark.parametrize("role", ["worker", pytest.param("dispatcher", marks=slow)])
+async def test_a_server_that_would_lose_jobs_is_refused(live: Live, role: str) -> None:
+    """The process does not start, and says which policy, why, and what to set."""
+    async with client_of(live.valkey) as client:
+        await client.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            refused = await asyncio.to_thread(run_lingxi, role, env=live.system.environment())
+        finally:
+            await client.config_set("maxmemory-policy", "noeviction")
+    assert refused.returncode == 6, refused
+    assert "The eviction policy is allkeys-lru" in refused.stderr
+    assert "Set maxmemory-policy to noeviction." in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
 async def test_restored_from_an_old_copy(live: Live, tmp_path: Path) -> None:
