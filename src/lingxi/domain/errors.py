@@ -183,7 +183,8 @@ ITEM_CODES: dict[str, ItemCode] = {
     "album_not_found": ItemCode(False, "There is no album with this id in the workspace."),
     "nothing_to_archive": ItemCode(False, "There is no file to put into the archive."),
     "signing_key_differs": ItemCode(
-        True, "The worker's LINGXI_SECRET_KEY is not the deployment's: give all processes the same, and retry."
+        True,
+        "The worker's LINGXI_SECRET_KEY is not the deployment's: give all processes the same, and retry.",
     ),
     "photo_not_found": ItemCode(False, "There is no photo with this id in the workspace."),
     "generation_not_requested": ItemCode(False, "This generation of the photo was not asked for."),

@@ -81,13 +81,13 @@ async def talk(context: Context, given: Talk) -> None:
 def talk_in_a_child(context: SyncContext, given: Talk) -> None:
     for _ in range(given.pairs):
         context.progress(0, note=str(time.time()))
-        time.sleep(0.02)
+        context.stopping.wait(0.02)  # a sleep that a stop ends
         context.progress(1, note=str(time.time()))
-        time.sleep(0.6)
+        context.stopping.wait(0.6)  # a sleep that a stop ends
     until = time.monotonic() + given.chatter_seconds
     while time.monotonic() < until:
         context.progress(2, note=str(time.time()))
-        time.sleep(0.01)
+        context.stopping.wait(0.01)  # a sleep that a stop ends
 
 
 COUNT = Processor("studio:letters", Letters, count, result_model=Counted, backoff_seconds=0.1)
