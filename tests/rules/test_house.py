@@ -21,7 +21,6 @@ LONG_MODULES: dict[str, int] = {
 
 SLEEPERS = {
     "tests/integration/worker/test_attempts.py",  # a processor that blocks its event loop is what it is about
-    "tests/e2e/outside/studio/processors.py",  # so is one that takes its time in a child
 }
 MAY_SKIP = {
     "tests/support/programs.py"
