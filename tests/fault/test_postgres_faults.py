@@ -192,6 +192,7 @@ async def test_transactions_that_do_not_serialize(live: Live) -> None:
             await asyncio.gather(meddling, return_exceptions=True)
         cancelled = await live.submit(60, durationMs=2_000, effect=False)
         assert (await live.eyes.post(f"media-tasks/{cancelled}/cancel")).status == 200
+        await live.has(tasks[0], "succeeded", 100, 60)
         assert await attempts_of(live, tasks[0]) == {1}
         await live.recovers(
             *tasks, most_attempts=3

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from lingxi import names
 from lingxi.broker.client import RedisClient, broker_errors, worker_client
+from lingxi.broker.ending import end_tasks
 from lingxi.broker.errors import BrokerError
 from lingxi.observability.logging import get_logger
 
@@ -109,8 +110,7 @@ class HintListener:
 
     async def stop(self) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks(self._task)
 
     async def _run(self) -> None:
         failures = 0

@@ -14,6 +14,7 @@ from typing import Any
 
 from lingxi.broker.canaries import Canaries
 from lingxi.broker.connection import ConnectionFactory
+from lingxi.broker.ending import end_tasks
 from lingxi.broker.heartbeat import Heartbeats
 from lingxi.broker.hints import Hints
 from lingxi.broker.queue import BullQueue, Delivery
@@ -149,8 +150,7 @@ class Consumer:
         config = self._around.config
         self.ledger.stopping = True
         if self._intake_task is not None:
-            self._intake_task.cancel()
-            await asyncio.gather(self._intake_task, return_exceptions=True)
+            await end_tasks(self._intake_task)
         await self._give_back(self._claims.take_back())
         await asyncio.gather(
             *(part.stop(config.grace_seconds) for part in (self.executor, self.photos) if part is not None)
@@ -164,9 +164,7 @@ class Consumer:
             _log.warning(
                 "stopped_with_work_left", queue=self.ledger.queue, attempts=len(self.ledger.attempts)
             )
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
         await self._give_back(list(self.ledger.deliveries.values()))
         await self._close()
 

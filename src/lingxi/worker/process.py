@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from lingxi.broker.canaries import Canaries
 from lingxi.broker.client import worker_client
 from lingxi.broker.connection import connection_factory
+from lingxi.broker.ending import end_tasks
 from lingxi.broker.heartbeat import Heartbeats
 from lingxi.broker.hints import Hints
 from lingxi.broker.stats import FinishedCounts
@@ -164,8 +165,7 @@ class WorkerProcess:
             loop.stop()
         await asyncio.gather(reporter.stopping(), *(consumer.stop() for consumer in self.consumers))
         await _wait_or_cancel(beside, self._config.flush_seconds)
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
+        await end_tasks(telling)
         await _wait_or_cancel([asyncio.create_task(totals.tell(self._tallies))], self._config.flush_seconds)
         await reporter.ended()
         keeper.stop()
@@ -204,7 +204,5 @@ class WorkerProcess:
 
 async def _wait_or_cancel(tasks: Sequence[asyncio.Task[None]], seconds: float) -> None:
     if tasks:
-        _, late = await asyncio.wait(tasks, timeout=seconds)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait(tasks, timeout=seconds)
+        await end_tasks(*tasks)
