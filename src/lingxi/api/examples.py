@@ -118,6 +118,7 @@ QUEUES = {
             "counts": {"waiting": 12, "active": 4, "completed": 480, "failed": 3, "delayed": 1},
             "oldestWaitingSeconds": 1.25,
             "heartbeat": {"state": "fresh", "ageSeconds": 3.1},
+            "hold": None,
         }
     ],
     "outbox": {"pending": 0, "deadLetters": 0},

@@ -54,7 +54,7 @@ def serve(prepare: Callable[[], None], answer: Answer, *, max_descriptors: int) 
         threading.Thread(target=_end_with_parent, args=(connection,), daemon=True).start()
         logging.disable()  # libraries' remarks on hostile files; what matters is in the answer
         prepare()
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent is gone
             connection.send(READY)
             while said := _next(connection, answer, max_descriptors):
                 connection.send(json.dumps(said).encode())

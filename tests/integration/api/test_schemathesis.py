@@ -107,4 +107,4 @@ async def test_the_api_keeps_its_document(
     report = output.decode(errors="replace")
     assert process.returncode == 0, report[-20000:]
     counted = re.search(r"(\d+) generated, \1 passed", report)
-    assert counted is not None and int(counted[1]) >= 50, report
+    assert counted is not None and int(counted[1]) >= 20, report

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import httpx
 import pytest
 
@@ -16,6 +17,7 @@ from lingxi.services import retention
 from lingxi.services.cancel_task import cancel_task
 from lingxi.services.retention import Retention, count_prunable
 from tests.integration.api.harness import World, batch
+from tests.support.least_rights import as_app
 from tests.support.processes import run_lingxi
 from tests.support.work import Work
 
@@ -29,9 +31,10 @@ async def work(pool: Any, database_url: str, redis_url: str) -> Work:
 
 
 async def pruned(work: Work, kept: Retention = DAYS) -> dict[str, int]:
-    """What a round removes; a count beforehand says the same."""
+    """What a round removes with the application's rights; a count beforehand says the same."""
     expected = await count_prunable(work.pool, kept)
-    removed = await Pruner(work.pool, kept).prune_once()
+    async with asyncpg.create_pool(as_app(work.database_url), min_size=1, max_size=2) as pool:
+        removed = await Pruner(pool, kept).prune_once()
     assert removed == expected
     return removed
 
