@@ -117,7 +117,7 @@ async def test_prometheus_scrapes_an_api_loads_the_rules_and_answers_the_dashboa
                     return rules if active == TRUE_HERE else None
 
                 rules = await wait_until(evaluated, timeout_seconds=90)
-                assert len(rules) == 14
+                assert len(rules) == 15
                 assert {rule["health"] for rule in rules} == {"ok"}
 
                 queries = _queries()
