@@ -44,9 +44,9 @@ async def submit_parts(
 
 
 async def overtakers(work: Work, big: UUID, small: UUID) -> int:
-    """How many items of `big` were started after `small` was submitted and before its last item was."""
+    """How many items of `big` were started after `small` was sent and before its last item was."""
     query = """select count(*) from media_task_items i where i.task_id = $1
-                  and i.started_at > (select created_at from media_tasks where id = $2)
+                  and i.started_at > (select min(published_at) from outbox_events where task_id = $2)
                   and i.started_at < (select max(started_at) from media_task_items where task_id = $2)"""
     found: int = await work.pool.fetchval(query, big, small)
     return found
