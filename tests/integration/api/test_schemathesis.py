@@ -49,7 +49,7 @@ include-operation-id = ["post_media_tasks", "get_media_tasks", "get_media_tasks_
     "get_webhooks_webhookId_deliveries", "post_webhooks_webhookId_replay", "post_objects", "post_albums",
     "patch_albums_albumId", "post_albums_albumId_shares",
     "post_session_links", "post_albums_albumId_fingerprint", "post_albums_albumId_reprocess",
-    "get_webhooks", "get_media_tasks_taskId_why"]
+    "get_webhooks", "get_media_tasks_taskId_why", "get_audit", "get_dead_letters"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 400, 401, 403, 404, 409, 413, 415, 422]
 """
 
