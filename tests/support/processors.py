@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,13 @@ class Order(ProcessorInput):
     number: int = 0
 
 
+class Nameless(Transient):
+    """Has neither a code nor a message."""
+
+    def __init__(self) -> None:
+        pass
+
+
 def obey(context: SyncContext, given: Order) -> dict[str, Any] | None:
     """Everything that can be done, or go wrong, in a child."""
     first = context.attempt.number == 1
@@ -75,6 +83,8 @@ def obey(context: SyncContext, given: Order) -> dict[str, Any] | None:
             os.kill(os.getpid(), signal.SIGSEGV)
         case "exit":
             os._exit(3)
+        case "quit":
+            raise SystemExit(0)
         case "eat":
             return {"bytes": len(bytearray(given.number))}
         case "permanent":
@@ -83,6 +93,25 @@ def obey(context: SyncContext, given: Order) -> dict[str, Any] | None:
             raise Transient("not_now", retry_after=0.25)
         case "bug":
             raise ZeroDivisionError("in the child")
+        case "fork":  # and the fork holds open whatever it got
+            if os.fork() == 0:
+                signal.pause()
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "fork-and-return":
+            os.fork()
+            context.progress(os.getpid())
+            return {"pid": os.getpid(), "parent": os.getppid()}
+        case "leave":
+            return {"pid": os.getpid(), "left": subprocess.Popen(["sleep", "3600"]).pid}
+        case "chatter":
+            context.progress(1 << 80, None, "n" * 1_000_000)
+            context.log.info("e" * 1_000_000, **{f"field_{number}": "\x01" * 10_000 for number in range(100)})
+            context.progress(2, 3, "half of a pair: \ud800")
+            return {"text": "я" * 32_000}
+        case "unspeakable":
+            raise Permanent("no_good", "\ud800" * 1_000_000)
+        case "nameless":
+            raise Nameless
         case "report":
             for done in range(given.number):
                 context.progress(done + 1, given.number, "going on")
@@ -93,6 +122,11 @@ def obey(context: SyncContext, given: Order) -> dict[str, Any] | None:
             copy.write_text(path.read_text().upper())
             context.put_object("out.txt", copy)
             return {"scratch": str(context.scratch())}
+        case "smuggle":
+            context.put_object("theirs.txt", Path("/proc/self/environ"))
+        case "pipe":
+            os.mkfifo(context.scratch() / "pipe")
+            context.put_object("never.txt", context.scratch() / "pipe")
         case "fill":
             for part in range(given.number):
                 (context.scratch() / f"part-{part}").write_bytes(os.urandom(1 << 20))

@@ -2,9 +2,11 @@
 
 FD is one end of a SEQPACKET socket. The child says `ready`, then takes one JSON message an item and says `taken`; while
 `run` works on the main thread, another reads what the worker says: `{"stop": reason}`, or the answer to a question. It ends
-as soon as the other end is closed, so a worker that was killed leaves nobody behind.
+as soon as the other end is closed, with whatever `run` has started, so a worker that was killed leaves nobody behind. What
+`run` forks is not heard: two who speak would be taken for one.
 """
 
+import ctypes
 import importlib
 import json
 import os
@@ -17,23 +19,24 @@ import threading
 import time
 import traceback
 from functools import reduce
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from lingxi.domain.decide import Succeeded
+from lingxi.domain.decide import Succeeded, clean
 from lingxi.domain.errors import ItemError
 from lingxi.processors.context import Attempt, Item, Stopped, StopReason
 from lingxi.processors.results import encode_result
 from lingxi.processors.sync_context import Answered, SyncContext
-from lingxi.processors.wire import MESSAGE_BYTES
+from lingxi.processors.wire import MESSAGE_BYTES, encoded
 from lingxi.sandbox.guest import limit_resources
 from lingxi.sandbox.wire import READY, TAKEN
 
 _PROGRESS_SECONDS = (
     0.02  # of many words in so short a time the last one goes to the worker, which coalesces further
 )
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def main() -> None:
@@ -41,9 +44,13 @@ def main() -> None:
     descriptor, memory_bytes, file_bytes = (int(argument) for argument in sys.argv[1:4])
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the worker, which ends us in its own time
         signal.signal(number, signal.SIG_IGN)
+    # for code that never lets another thread run; else the end of the connection tells
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     sys.stdout = sys.stderr  # what a processor prints is a part of the worker's log
     limit_resources(memory_bytes, file_bytes)
     with socket.socket(fileno=descriptor) as connection:
+        connection.set_inheritable(False)
+        os.register_at_fork(after_in_child=connection.close)  # whoever holds it open keeps our death a secret
         Child(connection).serve()
 
 
@@ -52,6 +59,7 @@ class Child:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._pid = os.getpid()
         self._jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._asking = threading.Lock()
@@ -65,6 +73,8 @@ class Child:
         self._connection.send(READY)
         while True:
             self._send(self._run(self._jobs.get()))
+            if os.getpid() != self._pid:  # `run` has forked, and both returned
+                os._exit(0)
 
     # ── the listening thread ─────────────────────────────────────────────────────────────────────────────
     def _listen(self) -> None:
@@ -76,7 +86,7 @@ class Child:
             ):
                 message = self._connection.recv(MESSAGE_BYTES)
                 if not message:
-                    os._exit(0)
+                    _end_all()
                 self._heard(json.loads(message))
             self._flush_progress()
 
@@ -99,26 +109,37 @@ class Child:
             result_model = _named(*job["result"]) if job["result"] else None
             given = TypeAdapter(model).validate_json(job["text"])
             context = self._context = self._new_context(job)
-            encoded = encode_result(run(context, given), result_model)
+            outcome = encode_result(run(context, given), result_model)
         except ItemError as error:
-            wait = error.retry_after
-            return {"error": [str(error.code), str(error.message), error.retryable, wait]}
+            return _failed(error)
         except Stopped:
             return {"stopped": True}
         except MemoryError:
             return {"error": ["out_of_memory", None, False, None]}
         except BaseException as error:
-            return {"bug": "".join(traceback.format_exception(error))[-20_000:]}
+            return _bug(error)
         finally:
             self._flush_progress(now=True)
             self._context = None
-        if isinstance(encoded, Succeeded):
-            return {"result": encoded.result}
-        return {"error": [encoded.code, encoded.message, encoded.retryable, None]}
+        if isinstance(outcome, Succeeded):
+            return {"result": outcome.result}
+        return {"error": [outcome.code, outcome.message, outcome.retryable, None]}
 
     def _new_context(self, job: dict[str, Any]) -> SyncContext:
+        """Threads that `run` leaves behind say and ask nothing in the name of the next item."""
+
+        def tell(said: dict[str, Any]) -> None:
+            if self._context is made:
+                self._tell(said)
+
+        def ask(question: dict[str, Any]) -> Answered:
+            if self._context is not made:
+                raise RuntimeError("the item has ended")
+            return self._ask(question)
+
         item = Item(UUID(job["task"]), job["index"], job["ref"], UUID(job["workspace"]))
-        return SyncContext(item, Attempt(*job["attempt"]), job["seconds"], self._tell, self._ask)
+        made = SyncContext(item, Attempt(*job["attempt"]), job["seconds"], tell, ask)
+        return made
 
     # ── to the worker ────────────────────────────────────────────────────────────────────────────────────
     def _tell(self, said: dict[str, Any]) -> None:
@@ -129,6 +150,8 @@ class Child:
             self._send(said)
 
     def _ask(self, question: dict[str, Any]) -> Answered:
+        if os.getpid() != self._pid:
+            raise RuntimeError("only the process that `run` was called in can ask its worker")
         with self._asking:
             self._send(question)
             return Answered(self._answers.get())
@@ -141,10 +164,32 @@ class Child:
             self._send({"progress": waiting})
 
     def _send(self, said: dict[str, Any]) -> None:
+        if os.getpid() != self._pid:
+            return
+        message = encoded(said)
+        if len(message) > MESSAGE_BYTES:
+            raise ValueError(f"more than {MESSAGE_BYTES} bytes cannot be said to the worker at once")
         try:
-            self._connection.send(json.dumps(said).encode())
+            self._connection.send(message)
         except BrokenPipeError:
-            os._exit(0)
+            _end_all()
+
+
+def _failed(error: ItemError) -> dict[str, Any]:
+    try:
+        wait = None if error.retry_after is None else float(error.retry_after)
+        return {"error": [str(error.code)[:100], clean(str(error.message)), error.retryable, wait]}
+    except Exception as broken:  # an exception that cannot even be asked what it is
+        return _bug(broken)
+
+
+def _bug(error: BaseException) -> dict[str, Any]:
+    return {"bug": "".join(traceback.format_exception(error))[-20_000:]}
+
+
+def _end_all() -> None:
+    """This process and all that `run` has started: the group is our own."""
+    os.killpg(0, signal.SIGKILL)
 
 
 def _named(module: str, path: str) -> Any:

@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode
 
 from lingxi.names import GROUPS, PRIORITIES, QUEUES, physical_queue
 from lingxi.processors.contract import Processor
@@ -101,7 +102,7 @@ def _processors_in(reference: str, source: str) -> list[Found]:
     try:
         module = import_module(name.strip())
         value = attrgetter(path.strip())(module) if path else module
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module that is a program may end itself
         what = f"{type(error).__name__}: {error}".strip(": ")
         raise ProcessorsError(f"{source} cannot be imported ({' '.join(what.split())[:300]}).") from error
     if isinstance(value, Processor):
@@ -125,12 +126,23 @@ def whats_wrong(processor: Processor[Any]) -> str | None:
         return (
             f"{name} declares the group {processor.group!r}, which is not lower-case letters, digits and '-'"
         )
-    if not (isinstance(processor.input_model, type) and issubclass(processor.input_model, BaseModel)):
-        return f"the input_model of {name} is no pydantic model"
-    model = processor.result_model
-    if model is not None and not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return f"the result_model of {name} is no pydantic model"
-    return _wrong_run(processor) or _wrong_limit(processor)
+    return _wrong_models(processor) or _wrong_run(processor) or _wrong_limit(processor)
+
+
+def _wrong_models(processor: Processor[Any]) -> str | None:
+    models = {"input_model": processor.input_model, "result_model": processor.result_model}
+    modes: dict[str, JsonSchemaMode] = {"input_model": "validation", "result_model": "serialization"}
+    for which, model in models.items():
+        if model is None and which == "result_model":
+            continue
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return f"the {which} of {processor.name} is no pydantic model"
+        try:
+            model.model_json_schema(by_alias=True, mode=modes[which])
+        except Exception as error:  # a name that is not there, or a type that JSON cannot carry
+            why = " ".join(str(error).split()).partition(" For further")[0][:200].rstrip(".")
+            return f"the {which} of {processor.name} cannot be shown as a JSON schema ({why})"
+    return None
 
 
 def _wrong_run(processor: Processor[Any]) -> str | None:

@@ -15,7 +15,7 @@ from lingxi.domain.decide import Failed, Succeeded
 from lingxi.domain.errors import ITEM_CODES, ItemError, Permanent, Transient
 from lingxi.observability.logging import get_logger
 from lingxi.processors.contract import Context, Processor, Stopped
-from lingxi.processors.wire import MESSAGE_BYTES
+from lingxi.processors.wire import MESSAGE_BYTES, encoded
 from lingxi.sandbox.host import Child, ChildDiedError, ChildLimits
 
 _START_SECONDS = 60.0
@@ -44,7 +44,7 @@ class ProcessorChild(Child):
     def tell(self, said: dict[str, Any]) -> None:
         """Say something; a child that is dead is noticed when it is listened to."""
         try:
-            self._socket.send(json.dumps(said).encode())
+            self._socket.send(encoded(said))
         except OSError:
             pass
 
@@ -105,7 +105,7 @@ class Isolated:
             "attempt": list(attempt),
             "seconds": min(context.seconds_left(), 1e9),
         }
-        if not await child.take(json.dumps({"run": job}).encode(), []):
+        if not await child.take(encoded({"run": job}), []):
             return None
         stop = asyncio.create_task(self._pass_on_stop(child, context))
         try:
@@ -178,7 +178,7 @@ async def _answer(context: Context, question: dict[str, Any]) -> dict[str, Any]:
             case "fetch_object":
                 return {"value": str((await context.fetch_object(str(question["name"]))).path)}
             case "put_object":
-                await context.put_object(str(question["name"]), Path(question["path"]))
+                await context.put_object(str(question["name"]), _in_scratch(context, question["path"]))
                 return {"value": None}
     except ItemError as error:
         return {"code": error.code, "message": error.message, "retryable": error.retryable,
@@ -187,6 +187,14 @@ async def _answer(context: Context, question: dict[str, Any]) -> dict[str, Any]:
         context.log.error("processor_request_failed", asked=str(question["ask"]), exc_info=error)
     code = ITEM_CODES["internal_error"]
     return {"code": "internal_error", "message": code.sentence, "retryable": code.retryable}
+
+
+def _in_scratch(context: Context, path: str) -> Path:
+    """A file as the worker opens it, which may read more than the child."""
+    real = Path(path).resolve()
+    if not real.is_relative_to(context.scratch().resolve()):
+        raise ValueError("a child stores files of its scratch folder only")
+    return real
 
 
 def _write(context: Context, level: str, event: str, fields: Any) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
+import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -88,10 +89,12 @@ async def put_object(storage: Storage, context: Context, name: str, path: Path) 
 
     Permanent `object_exists` or `input_invalid` (for what is no name), Transient `storage_unavailable`.
     """
-    size_bytes = (await asyncio.to_thread(path.stat)).st_size
+    found = await asyncio.to_thread(path.stat)
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("only a file can be stored")  # to open a pipe is to wait for its other end
     try:
         async with (
-            receive_object(storage, chunks_of(path), max_bytes=size_bytes) as received,
+            receive_object(storage, chunks_of(path), max_bytes=found.st_size) as received,
             context.transaction() as connection,
         ):
             put = await record_object(connection, context.item.workspace_id, name, received)

@@ -1,13 +1,35 @@
 """An item's own progress, coalesced: the latest word within 200 ms, and never more than five words a second."""
 
 import asyncio
+import math
+import operator
 import time
 from collections.abc import Callable
+from typing import Any, Final
+
+from lingxi.domain.decide import clean
 
 INTERVAL_SECONDS = 0.2
 MAX_NOTE_CHARACTERS = 200
+_LARGEST: Final = (1 << 53) - 1  # of whole numbers that every reader of JSON keeps exactly
 
 Said = tuple[int, int | None, str | None]
+
+
+def fit_to_say(done: int, total: int | None, note: str | None) -> Said:
+    """What JSON can carry, and a short note; TypeError for a `done` or `total` that is no number."""
+    return (
+        _number(done),
+        None if total is None else _number(total),
+        None if note is None else clean(str(note))[:MAX_NOTE_CHARACTERS],
+    )
+
+
+def _number(value: Any) -> Any:
+    """Also what is not declared and can be told: numpy's whole numbers, and fractions."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else 0.0
+    return max(-_LARGEST, min(_LARGEST, operator.index(value)))
 
 
 class Progress:
@@ -31,7 +53,7 @@ class Progress:
 
     def say(self, done: int, total: int | None = None, note: str | None = None) -> None:
         """So far is it."""
-        said = (done, total, note[:MAX_NOTE_CHARACTERS] if note else note)
+        said = fit_to_say(done, total, note)
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:

@@ -46,6 +46,8 @@ class Runner:
             given = self._parse(input_json)
         except ValidationError as error:
             return _input_refused(error)
+        except BaseException as error:  # of a validator
+            return _told(error, context)
         try:
             if self._isolated is not None:
                 happening: Happening = await self._isolated.run(context, input_json)
@@ -53,7 +55,7 @@ class Runner:
                 result = await self._run(context, given)
                 happening = context.committed or encode_result(result, self._result_model)
         except BaseException as error:
-            return what_was_raised(error, context)
+            return _told(error, context)
         if context.stop_reason is StopReason.DEADLINE and context.committed is None:
             return Failed.with_code(
                 "deadline_exceeded"
@@ -69,6 +71,17 @@ class Runner:
 def is_async(run: object) -> bool:
     """Is it an `async def` (or a method or an object whose call is one)?"""
     return inspect.iscoroutinefunction(run) or inspect.iscoroutinefunction(type(run).__call__)
+
+
+def _told(error: BaseException, context: Context) -> Happening:
+    try:
+        return what_was_raised(error, context)
+    except (
+        Exception
+    ) as broken:  # an exception that cannot even be asked what it is: no code, a wait that is no number
+        broken.__cause__ = error
+        _log_bug(broken, context)
+        return Failed.with_code("internal_error")
 
 
 def what_was_raised(error: BaseException, context: Context) -> Happening:

@@ -4,10 +4,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from lingxi.domain.errors import Permanent, Transient
 from lingxi.processors.context import Attempt, Item, Stopped, StopReason
+from lingxi.processors.progress import fit_to_say
+
+_MAX_FIELDS: Final = 30  # of a line of the log: all of it has to fit into one message
+_MAX_NAME, _MAX_TEXT = 100, 500  # characters
 
 
 class Answered:
@@ -46,10 +50,15 @@ class ChildLog:
 
     def _say(self, level: str, event: str, fields: dict[str, Any]) -> None:
         printable = {
-            name: value if isinstance(value, str | int | float | bool | None) else repr(value)
-            for name, value in fields.items()
+            str(name)[:_MAX_NAME]: _printable(value) for name, value in list(fields.items())[:_MAX_FIELDS]
         }
-        self._tell({"log": [level, event, printable]})
+        self._tell({"log": [level, str(event)[:_MAX_TEXT], printable]})
+
+
+def _printable(value: object) -> object:
+    if value is None or isinstance(value, int | float | bool):
+        return value
+    return (value if isinstance(value, str) else repr(value))[:_MAX_TEXT]
 
 
 class SyncContext:
@@ -88,7 +97,7 @@ class SyncContext:
 
     def progress(self, done: int, total: int | None = None, note: str | None = None) -> None:
         """Tell watchers how far this item is: best effort, coalesced by the worker."""
-        self._tell({"progress": [done, total, note]})
+        self._tell({"progress": fit_to_say(done, total, note)})
 
     def scratch(self) -> Path:
         """A folder of this attempt's own, removed when it ends and after a crash; bounded by `scratch_bytes`."""

@@ -91,9 +91,9 @@ class Child:
         return message
 
     def kill(self) -> None:
-        """At once; nobody waits here."""
+        """At once, with whatever it has started; nobody waits here."""
         with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
+            os.killpg(self.process.pid, signal.SIGKILL)  # the leader of a session leads its group too
         self._socket.close()
 
     def how_it_ended(self) -> str:

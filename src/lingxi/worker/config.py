@@ -37,6 +37,7 @@ class WorkerConfig:
     heartbeat_seconds: float = 10.0
     grace_seconds: float = 25.0  # for running items after a stop was asked
     cancel_seconds: float = 3.0  # for a processor to end once it is cancelled; then it is abandoned
+    stuck_seconds: float = 10.0  # for an event loop to come back after that; then the process is ended
     photo_time_limit_seconds: float = 300.0  # of one attempt to publish a photo
     photo_backoff_seconds: float = PHOTO_BACKOFF_SECONDS
     scratch_root: Path = Path(tempfile.gettempdir()) / "lingxi-scratch"  # of all worker processes here

@@ -2,7 +2,8 @@
 
 So a processor that blocks the main loop (a long `time.sleep`, a C call that lets the interpreter's lock go) loses nothing:
 its lease in PostgreSQL and its job's lock in Redis go on. No lease is renewed past the attempt's deadline. The thread also
-ends a process whose main loop does not come back when it should stop: it gives back everything, and exits.
+ends a process whose main loop does not come back, when it should stop or long after a deadline: it gives back everything but
+what had its time, and exits.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from lingxi.broker.connection import connection_factory
 from lingxi.broker.errors import BrokerError
 from lingxi.broker.queue import BullQueue
 from lingxi.db.session import Connection, connect, is_unavailable
-from lingxi.domain.decide import Decision
+from lingxi.domain.decide import Decision, Failed, decide
 from lingxi.observability.logging import get_logger
 from lingxi.services.finish_items import Ending, finish_items
 from lingxi.services.photo_jobs import put_back_photo_job
@@ -44,6 +45,7 @@ class LeaseKeeper:
         self._end_process = end_process
         self._connection: Connection | None = None
         self._hard_stop_at: float | None = None
+        self._stuck_seconds = 0.0
         self._thread = threading.Thread(target=self._run, name="lease-keeper", daemon=True)
         self._stopped = threading.Event()
         connections = connection_factory(config.redis_url)
@@ -77,7 +79,11 @@ class LeaseKeeper:
         while not self._stopped.is_set():
             await asyncio.sleep(tick_seconds)
             now = time.monotonic()
-            if self._hard_stop_at is not None and now >= self._hard_stop_at:
+            # counted in looks: of a process that was frozen no time has passed
+            self._stuck_seconds = self._stuck_seconds + tick_seconds if self._is_stuck(now) else 0.0
+            if self._stuck_seconds >= self._config.stuck_seconds or (
+                self._hard_stop_at is not None and now >= self._hard_stop_at
+            ):
                 await self._stop_hard()
             if now >= leases_due:
                 leases_due = now + (
@@ -87,6 +93,15 @@ class LeaseKeeper:
                 locks_due = now + self._config.lock_seconds / 3
                 await self._extend_locks()
         await self._close()
+
+    def _is_stuck(self, now: float) -> bool:
+        """Is there an attempt that the main loop would have cancelled and abandoned by now, if it ran?"""
+        long_ago = now - self._config.cancel_seconds
+        return any(
+            running.decision is None and running.deadline < long_ago
+            for ledger in self._ledgers
+            for running in ledger.attempts.copy().values()
+        )
 
     async def _renew(self) -> bool:
         held = [(ledger, running) for ledger in self._ledgers for running in ledger.attempts.copy().values()]
@@ -124,7 +139,7 @@ class LeaseKeeper:
         try:
             async with asyncio.timeout(_HARD_STOP_TRY_SECONDS):
                 connection = await self._connected()
-                await finish_items(connection, [_released(running) for running in attempts])
+                await finish_items(connection, [_ending(running) for running in attempts])
                 for claim in [claim for ledger in self._ledgers for claim in ledger.photos.copy().values()]:
                     await put_back_photo_job(
                         connection, claim, error=None, retry_after_seconds=0.0, charged=False
@@ -138,6 +153,7 @@ class LeaseKeeper:
         except Exception as error:
             _log.error("stopped_hard", reason=f"the event loop did not come back; {error}", given_back=0)
             code = 1
+        self._stuck_seconds = 0.0
         self._end_process(code)
 
     async def _connected(self) -> Connection:
@@ -164,5 +180,10 @@ class LeaseKeeper:
                 _log.warning("close_failed", what="locks", reason=str(error)[:300])
 
 
-def _released(running: Running) -> Ending:
-    return Ending(running.claim.key, running.claim.fence, Decision("released"))
+def _ending(running: Running) -> Ending:
+    """Given back, uncharged, while it had time left; else it would hold up one process after the other."""
+    claim, decision = running.claim, Decision("released")
+    if running.expired:
+        too_late = Failed.with_code("deadline_exceeded")
+        decision = decide(too_late, attempt=claim.attempt, max_attempts=claim.max_attempts)
+    return Ending(claim.key, claim.fence, decision)

@@ -79,11 +79,18 @@ async def test_an_item_runs_in_a_child_that_serves_the_next_one_too(
         ("die", 0, "succeeded", None, ["retrying"]),
         ("die", 1, "failed", "crashed", ["retrying", "failed"]),
         ("exit", 0, "failed", "crashed", ["retrying", "failed"]),
+        ("quit", 0, "failed", "internal_error", ["retrying", "failed"]),
         ("eat", 3 << 30, "failed", "out_of_memory", ["failed"]),
         ("permanent", 0, "failed", "no_good", ["failed"]),
         ("transient", 0, "succeeded", None, ["retrying"]),
         ("bug", 0, "failed", "internal_error", ["retrying", "failed"]),
         ("fill", 8, "failed", "scratch_full", ["failed"]),
+        ("smuggle", 0, "failed", "internal_error", ["retrying", "failed"]),
+        ("pipe", 0, "failed", "internal_error", ["retrying", "failed"]),
+        ("fork", 0, "failed", "crashed", ["retrying", "failed"]),
+        ("chatter", 0, "succeeded", None, []),
+        ("unspeakable", 0, "failed", "no_good", ["failed"]),
+        ("nameless", 0, "failed", "internal_error", ["retrying", "failed"]),
     ],
 )
 async def test_how_a_child_ends_its_item(
@@ -102,6 +109,28 @@ async def test_how_a_child_ends_its_item(
     assert leftovers(tmp_path / "scratch") == []
     if what == "bug":
         assert "ZeroDivision" not in ended["error_message"], "a traceback is for the log"
+
+
+async def test_what_a_processor_forks_is_not_taken_for_it(work: Work, worker: WorkerProcess) -> None:
+    for _ in range(3):  # a word of the fork's would be taken for the next item's
+        result = (await obeyed(work, "fork-and-return"))["result"]
+        assert result["parent"] == os.getpid()
+    assert (await obeyed(work, "answer"))["result"]["pid"] == result["pid"]
+
+
+async def test_what_a_processor_starts_ends_with_its_child(work: Work, tmp_path: Path) -> None:
+    work.processors = {"child:obey": OBEY}
+    async with work.worker(queues=("child:obey",), scratch_root=tmp_path / "scratch"):
+        left = (await obeyed(work, "leave"))["result"]["left"]
+        assert Path(f"/proc/{left}").exists()
+    await wait_until(lambda: not _runs(left), message="it ends")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 async def test_the_end_of_its_time_kills_the_child(work: Work, tmp_path: Path) -> None:

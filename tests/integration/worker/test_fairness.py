@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from lingxi.outbox import fairness
 from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
 from lingxi.outbox.fairness import QUANTUM
 from lingxi.services.submit_task import NewTask, submit_task
@@ -52,9 +53,10 @@ async def overtakers(work: Work, big: UUID, small: UUID) -> int:
     return found
 
 
-async def test_ten_items_beside_thousands_start_at_once(work: Work, other: Work) -> None:
+@pytest.mark.parametrize("many", [3_000, pytest.param(10_000, marks=pytest.mark.slow)])
+async def test_ten_items_beside_thousands_start_at_once(work: Work, other: Work, many: int) -> None:
     async with work.worker(concurrency={"demo:drill": SLOTS}):
-        big = await submit_parts(work, 3_000, duration_ms=20, per_event=500)
+        big = await submit_parts(work, many, duration_ms=20, per_event=500)
         await work.running(big, SLOTS)
         small = await other.submit(*drills(10, durationMs=20))
         await other.ended(small)
@@ -62,6 +64,46 @@ async def test_ten_items_beside_thousands_start_at_once(work: Work, other: Work)
         assert not (await work.task(big))["finished_at"]
         async with work.pool.acquire() as connection:
             await connection.execute("select cancel_task($1, $2)", work.workspace_id, big)
+
+
+async def begun(work: Work) -> str:
+    """The first letter of each item's priority (live, normal, bulk), in the order in which they were claimed."""
+    rows = await work.pool.fetch(
+        "select t.priority from media_task_items i join media_tasks t on t.id = i.task_id order by i.attempt_id"
+    )
+    return "".join("lnb"[row["priority"]] for row in rows)
+
+
+async def test_live_goes_before_normal_before_bulk_on_one_worker(work: Work, other: Work) -> None:
+    tasks = [
+        await submit_parts(whose, 12, duration_ms=0, per_event=12, priority=priority)
+        for whose, priority in ((work, 2), (work, 1), (other, 1), (other, 0))
+    ]
+    await wait_until(lambda: all_sent(work), message="all wait in Redis")
+    async with work.worker(concurrency={"demo:drill": 1}):
+        for task in tasks:
+            await work.ended(task)
+    assert await begun(work) == "l" * 12 + "n" * 24 + "b" * 12
+
+
+async def all_sent(work: Work) -> bool:
+    return not await work.pool.fetchval("select count(*) from outbox_events where published_at is null")
+
+
+async def test_bulk_is_overtaken_for_a_bounded_time_only(
+    work: Work, other: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule with smaller numbers: bulk lets 10 turns go first, and has a fourth of one's turns from then on."""
+    monkeypatch.setattr(fairness, "LEADS", (0, 2, 10))
+    bulk = await submit_parts(work, 8, duration_ms=0, per_event=8, priority=2)
+    live = await submit_parts(other, 400, duration_ms=0, per_event=400, priority=0)
+    await wait_until(lambda: all_sent(work), message="all wait in Redis")
+    async with work.worker(concurrency={"demo:drill": 1}):
+        await work.ended(bulk)
+        await work.ended(live)
+    order = await begun(work)
+    assert 10 * QUANTUM <= order.index("b") <= 12 * QUANTUM
+    assert order.rindex("b") <= order.index("b") + 8 * 5 + QUANTUM
 
 
 async def test_a_full_queue_has_room_for_who_has_nothing_there(

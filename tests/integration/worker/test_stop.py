@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from lingxi.processors.contract import Context, Permanent, Processor, Transient
 from lingxi.processors.demo_drill import Input
 from lingxi.services.cancel_task import cancel_task
+from lingxi.worker.process import WorkerProcess
 from tests.support.proxy import CuttingProxy
 from tests.support.waiting import wait_until
 from tests.support.work import Work, drills
@@ -116,3 +118,26 @@ async def test_a_processor_that_ignores_the_stop_is_given_back_too(work: Work) -
     for task in asyncio.all_tasks():  # this process goes on: end it here
         if "Executor._run" in repr(task):
             task.get_coro().close() if task.get_coro() is not None else None
+
+
+async def test_a_processor_that_never_gives_the_loop_back_ends_with_its_process(work: Work) -> None:
+    """After its deadline, and charged; what ran beside it is given back. Nobody but the thread can do that."""
+    came_back, codes = threading.Event(), list[int]()
+
+    async def block(context: Context, given: Input) -> None:
+        came_back.wait(30)
+
+    def end_process(code: int) -> None:
+        codes.append(code)
+        came_back.set()
+
+    work.processors["demo:drill"] = Processor("demo:drill", Input, block, time_limit_seconds=0.3)
+    config = work.config(queues=("demo:drill",), cancel_seconds=0.1, stuck_seconds=0.3)
+    task_id = await work.submit({}, max_attempts=1)
+    process = WorkerProcess(config, work.processors, end_process=end_process)
+    serving = asyncio.create_task(process.run())
+    await work.ended(task_id, 30)
+    (item,) = await work.items(task_id)
+    assert (item["state"], item["error_code"], codes) == ("failed", "deadline_exceeded", [0])
+    process.ask_to_stop()
+    assert await serving == 0

@@ -23,6 +23,9 @@ async def run(context, given):
 def sync(context, given):
     return None
 """
+ODD = (
+    "from collections.abc import Callable\nCall = Callable[[], None]\nclass Odd(ProcessorInput):\n    x: %s\n"
+)
 Write = Callable[[str, str], str]
 
 
@@ -77,6 +80,9 @@ def test_queues_join_the_domains_group_or_the_declared_one(write: Write) -> None
         ("A = Processor('Thumb', Input, run)", "'Thumb' is no name of a processor: <domain>:<verb>"),
         ("A = Processor('x:y', Input, lambda context: None)", "the run of x:y must take (context, input), not (context)"),
         ("A = Processor('x:y', dict, run)", "the input_model of x:y is no pydantic model"),
+        ("raise SystemExit(0)", "cannot be imported (SystemExit: 0)"),
+        (ODD % "'Nowhere'" + "A = Processor('x:y', Odd, run)", "JSON schema (`Odd` is not fully defined"),
+        (ODD % "Call" + "A = Processor('x:y', Input, run, result_model=Odd)", "the result_model of x:y cannot be shown"),
         ("A = Processor('x:y', Input, run, result_model=int)", "the result_model of x:y is no pydantic model"),
         ("A = Processor('x:y', Input, lambda context, given: None)", "cannot import <lambda>: put it at the top of a module"),
         ("async def g(context, given):\n    yield 1\nA = Processor('x:y', Input, g)", "is a generator"),

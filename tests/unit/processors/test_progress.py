@@ -7,6 +7,10 @@ import time
 from itertools import pairwise
 from typing import Any
 
+import numpy
+import orjson
+import pytest
+
 from lingxi.processors.progress import INTERVAL_SECONDS, Progress
 from tests.support.waiting import wait_until
 
@@ -55,3 +59,37 @@ async def test_other_threads_may_speak() -> None:
     await asyncio.to_thread(progress.say, 7, 9)
     await wait_until(lambda: len(published) == 1, message="it is heard")
     assert published[0][1] == (7, 9, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ((1 << 80, -(1 << 80), "n" * 1_000_000), ((1 << 53) - 1, 1 - (1 << 53), "n" * 200)),
+        ((numpy.int64(3), numpy.float64(4.5), "photo \ud800\0"), (3, 4.5, "photo ?\ufffd")),
+        ((float("nan"), float("inf"), ""), (0.0, 0.0, "")),
+        ((5, 3, None), (5, 3, None)),
+        ((True, None, 7), (1, None, "7")),
+    ],
+)
+async def test_whatever_is_said_can_be_told(said: Any, told: Any) -> None:
+    progress, published = watched()
+    progress.say(0)
+    progress.say(*said)
+    progress.flush()  # what is said last must not fail where nobody expects it: at the end of the attempt
+    assert published[-1][1] == told
+    orjson.dumps(published[-1][1])
+
+
+async def test_going_back_is_told_as_it_is() -> None:
+    progress, published = watched()
+    progress.say(9, 10)
+    progress.say(2, 10)
+    progress.flush()
+    assert [said[0] for _, said in published] == [9, 2]
+
+
+async def test_what_is_no_number_is_a_mistake_of_the_caller() -> None:
+    progress, published = watched()
+    with pytest.raises(TypeError):
+        progress.say("half")  # type: ignore[arg-type]
+    assert published == []

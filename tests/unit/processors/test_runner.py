@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from lingxi.domain.decide import Failed, GivenBack, Happening, Succeeded
 from lingxi.domain.errors import ItemError
@@ -115,6 +116,34 @@ async def test_what_was_raised(error: BaseException, happening: Happening) -> No
     assert await observe(raising(error)) == happening
 
 
+class Nameless(Permanent):
+    """Whose author did not call what he overrode."""
+
+    def __init__(self) -> None:
+        pass
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no word")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Nameless(),
+        Speechless(),
+        Transient("not_now", retry_after="soon"),  # type: ignore[arg-type]
+        Transient("not_now", retry_after=timedelta(seconds=3)),  # type: ignore[arg-type]
+        ExceptionGroup("several", [ValueError("one"), Speechless()]),
+    ],
+)
+async def test_an_exception_that_cannot_be_asked_what_it_is(error: Exception) -> None:
+    assert await observe(raising(error)) == Failed.with_code("internal_error")
+
+
 @pytest.mark.parametrize("code", ["", "Has Space", "ünï", "x" * 65, 5, None])
 async def test_a_malformed_code_is_an_internal_error(code: Any) -> None:
     happening = await observe(raising(Permanent(code, "Something.")))
@@ -147,6 +176,23 @@ async def test_an_input_of_another_schema_is_refused() -> None:
     assert isinstance(happening, Failed)
     assert (happening.code, happening.retryable) == ("input_invalid", False)
     assert "durationMs" in happening.message
+
+
+class Fussy(BaseModel):
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def _look(cls, value: int) -> int:
+        return {1: 1}[value]
+
+
+async def test_a_validator_that_fails_is_an_internal_error() -> None:
+    async def run(at: Context, given: Fussy) -> None:
+        return None
+
+    runner = Runner(Processor("demo:drill", Fussy, run))
+    assert await runner.observe(context(), '{"number": 2}') == Failed.with_code("internal_error")
 
 
 async def test_stopping_can_be_looked_at_before_and_after() -> None:
