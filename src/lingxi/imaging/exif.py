@@ -5,6 +5,7 @@ import mmap
 import re
 import struct
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from lingxi.imaging.tiff import Directory, Reader
@@ -16,7 +17,7 @@ _PREFIX: Final = b"Exif\x00\x00"
 _MAX_TEXT: Final = 300
 _EXIF, _GPS = 34665, 34853
 _DAMAGE: Final = (EOFError, ValueError, OverflowError, ZeroDivisionError, struct.error, IndexError)
-_LOCAL: Final = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)[ T](\d\d):(\d\d):(\d\d)")
+_LOCAL: Final = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)[ T](\d\d:\d\d:\d\d)", re.ASCII)
 
 
 class _Unknown(Exception):
@@ -63,9 +64,11 @@ class Exif:
 
         def time_of(directory: Directory, tag: int) -> str:
             parts = _LOCAL.fullmatch(self._text(directory, tag))
-            if parts is None or not 1 <= int(parts[2]) <= 12 or not 1 <= int(parts[3]) <= 31:
+            if parts is None:
                 raise ValueError("no time")
-            return f"{parts[1]}-{parts[2]}-{parts[3]}T{parts[4]}:{parts[5]}:{parts[6]}"
+            date_and_time = f"{parts[1]}-{parts[2]}-{parts[3]}T{parts[4]}"
+            datetime.fromisoformat(date_and_time)  # the 31st of February is a ValueError
+            return date_and_time
 
         return self._field("captured_local", self._exif, 36867, time_of)
 

@@ -5,7 +5,6 @@ All are of the picture as people see it: upright, in sRGB, on white.
 
 import mmap
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -117,12 +116,7 @@ def _camera(exif: Content) -> dict[str, Any]:
         return {"camera": None, "captured_local": None}
     said = read.camera()
     names = [said[name] for name in ("make", "model") if said.get(name)]
-    local = read.captured_local()
-    try:
-        datetime.fromisoformat(local or "")
-    except ValueError:
-        local = None  # the 31st of February
-    return {"camera": " ".join(names)[:200] or None, "captured_local": local}
+    return {"camera": " ".join(names)[:200] or None, "captured_local": read.captured_local()}
 
 
 def _squeezed(image: pyvips.Image, width: int, height: int) -> pyvips.Image:

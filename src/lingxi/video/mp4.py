@@ -1,5 +1,6 @@
 """An MP4 that a browser plays while it loads: H.264 (and AAC), its index at the front, timestamps as they were."""
 
+import errno
 from fractions import Fraction
 from typing import Any, Final
 
@@ -120,6 +121,8 @@ class Mp4:
 
 
 def _not_written(error: av.error.FFmpegError) -> VideoError:
-    if isinstance(error, OSError) and error.errno == 27:
+    if error.errno == errno.EFBIG:
         return VideoError("too_large", "The result is larger than is accepted.")
+    if error.errno == errno.EINVAL:  # the muxer's word for times that go back
+        return VideoError("corrupt_video", "The times in the file cannot be put in order.")
     return VideoError("storage_unavailable", f"The result could not be written: {error.strerror}.")

@@ -35,13 +35,18 @@ class Pictures:
         self._threads = threads
         self._graph: Any = None
         self._made_for: tuple[Any, ...] | None = None
+        self._interlaced = False
         self.size: tuple[int, int] | None = None
         self.tone_mapped = False
         self.rotation = 0
 
     def push(self, frame: Any) -> Iterator[Any]:
         """What comes out when this goes in."""
-        made_for = (frame.width, frame.height, frame.format.name, frame.color_trc, frame.colorspace)
+        self._interlaced |= bool(frame.interlaced_frame)  # from the first such picture on
+        made_for = (
+            *(frame.width, frame.height, frame.format.name, frame.color_trc, frame.colorspace),
+            self._interlaced,
+        )
         if made_for != self._made_for:
             yield from self.flush()
             self._graph = self._build(frame)
@@ -78,7 +83,7 @@ class Pictures:
         matrix = turn.matrix_of(frame)
         stored = self._stored_size(frame, matrix)
         self.rotation = turn.clockwise_degrees(matrix)
-        steps = ["yadif=deint=interlaced"] if frame.interlaced_frame else []
+        steps = ["yadif=deint=interlaced"] if self._interlaced else []
         transfer, primaries = _colours(frame)
         if frame.side_data.get(_DOLBY) is not None and transfer == _UNSPECIFIED:
             raise VideoError(

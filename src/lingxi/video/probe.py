@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, Final
 
@@ -18,7 +19,9 @@ _POSITION_KEYS: Final = ("com.apple.quicktime.location.ISO6709", "location", "lo
 _MAKES: Final = ("com.apple.quicktime.make", "com.android.manufacturer", "make")
 _MODELS: Final = ("com.apple.quicktime.model", "com.android.model", "model")
 _CAPTURED: Final = ("com.apple.quicktime.creationdate", "creation_time")
-_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d{1,6})?)(?:Z|([+-]\d\d):?(\d\d))?")
+_TIME: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:\.\d{1,6})?)(?:Z|([+-]\d\d):?(\d\d))?", re.ASCII
+)
 _ERRORS: Final = (av.error.FFmpegError, ValueError, OverflowError, ZeroDivisionError, AttributeError)
 
 
@@ -160,14 +163,21 @@ def _captured_at(metadata: dict[str, str], damaged: list[str]) -> str | None:
         if not text:
             continue
         found = _TIME.fullmatch(text.strip())
-        if found is None:
+        try:
+            moment = _moment(*found.groups()) if found else None
+        except ValueError:  # the 31st of February
+            moment = None
+        if moment is None:
             damaged.append("captured_at")
-            continue
-        date, clock, hours, minutes = found.groups()
-        if date.startswith(("1904-", "1970-01-01")):  # a clock that was never set
-            continue
-        return f"{date}T{clock}{f'{hours}:{minutes}' if hours else '+00:00'}"
+        elif not moment.startswith(("1904-", "1970-01-01")):  # a clock that was never set
+            return moment
     return None
+
+
+def _moment(date: str, clock: str, hours: str | None, minutes: str | None) -> str:
+    text = f"{date}T{clock}{f'{hours}:{minutes}' if hours else '+00:00'}"
+    datetime.fromisoformat(text)
+    return text
 
 
 def _position(metadata: dict[str, str]) -> dict[str, float] | None:

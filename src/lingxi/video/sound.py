@@ -20,6 +20,7 @@ class Sound:
         self.rate = stream.rate if stream.rate in _RATES else 48_000
         self.channels = min(2, int(stream.channels)) or 2
         self.layout = "mono" if self.channels == 1 else "stereo"
+        self._next = 0  # where what has come out ends, in samples
         self._graph: Any = None
         self._made_for: tuple[Any, ...] | None = None
 
@@ -27,9 +28,8 @@ class Sound:
         """What comes out when this goes in."""
         made_for = (frame.sample_rate, frame.format.name, frame.layout.name)
         if made_for != self._made_for:
-            first = self._made_for is None
             yield from self.flush()
-            self._graph = self._build(frame, first)
+            self._graph = self._build(frame)
             self._made_for = made_for
         if frame.pts is not None:
             frame.pts -= round(self._start / frame.time_base)
@@ -46,13 +46,16 @@ class Sound:
     def _pull(self) -> Iterator[Any]:
         while True:
             try:
-                yield self._graph.pull()
+                frame = self._graph.pull()
             except (av.error.BlockingIOError, av.error.EOFError):
                 return
+            if frame.pts is not None:
+                self._next = frame.pts + frame.samples
+            yield frame
 
-    def _build(self, frame: Any, first: bool) -> Any:
+    def _build(self, frame: Any) -> Any:
+        """One that goes on where the one before has ended: silence is put there, or what overlaps is cut."""
         graph = av.filter.Graph()
-        begin = ":first_pts=0" if first else ""
         nodes = [
             graph.add_abuffer(
                 sample_rate=frame.sample_rate,
@@ -60,7 +63,9 @@ class Sound:
                 layout=frame.layout,
                 time_base=frame.time_base,
             ),
-            graph.add("aresample", f"{self.rate}:async=1:min_hard_comp={_GAP_SECONDS}{begin}"),
+            graph.add(
+                "aresample", f"{self.rate}:async=1:min_hard_comp={_GAP_SECONDS}:first_pts={self._next}"
+            ),
             graph.add("aformat", f"sample_fmts=fltp:channel_layouts={self.layout}"),
             graph.add("abuffersink"),
         ]

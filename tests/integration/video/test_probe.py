@@ -79,8 +79,9 @@ async def test_what_phones_write(probe: Probe) -> None:
     assert (plain["has_position"], plain["position"], plain["captured_at"]) == (False, None, None)
 
 
-async def test_damaged_metadata_costs_a_field(probe: Probe) -> None:
-    times = {"com.apple.quicktime.creationdate": "yesterday", "com.apple.quicktime.make": "X\x07"}
+@pytest.mark.parametrize("moment", ["yesterday", "2026-02-31T10:30:00+0200", "2026-05-01T10:30:00+9900"])
+async def test_damaged_metadata_costs_a_field(probe: Probe, moment: str) -> None:
+    times = {"com.apple.quicktime.creationdate": moment, "com.apple.quicktime.make": "X\x07"}
     facts = await probe(
         clip(container="mov", seconds=0.2, metadata=times, mux={"movflags": "use_metadata_tags"})
     )

@@ -185,6 +185,18 @@ async def test_sound_is_in_step_within_40_ms(transcode: Transcode, name: str) ->
     assert video.sound_start < 0.03, "silence comes first: players that know no edit lists are in step too"
 
 
+async def test_a_recording_whose_sound_and_size_change_goes_on_in_step(transcode: Transcode) -> None:
+    """As of television: one program after the other, and where they meet both have sound."""
+    before = clip(container="mpegts", sound=Sound("mono"))
+    later = {"times": [1 + index / 25 for index in range(25)], "sound": Sound(start=1.0, seconds=2.0)}
+    after = clip(container="mpegts", size=(320, 240), flash_at=1.4, **later)
+    video = (await transcode(before + after)).seen
+    assert (len(video.times), video.size) == (50, (160, 120))
+    assert abs(video.flash_time() - video.beep_time()) < 0.040
+    assert video.sound is not None
+    assert video.sound.shape[1] / 48_000 == pytest.approx(2.0, abs=0.06)
+
+
 async def test_a_gap_in_the_sound_is_silence(transcode: Transcode) -> None:
     """Half of the packets are lost in the middle: what comes after them is still in step."""
     source = clip(container="matroska", sound=Sound(codec="pcm_s16le"), flash_at=0.7)

@@ -115,6 +115,12 @@ def test_each_damage_costs_its_field() -> None:
     assert found.damaged == ["exposure_seconds", "captured_local", "latitude", "longitude"]
 
 
+@pytest.mark.parametrize("taken", ["2026:02:31 12:00:00", "2026:05:01 24:00:00", "٢٠٢٦:05:01 12:00:00"])
+def test_a_time_that_never_was_is_damaged(taken: str) -> None:
+    found = Exif(exif(main=MAIN, photo=[(36867, ASCII, taken)]))
+    assert (found.captured_local(), found.damaged) == (None, ["captured_local"])
+
+
 def test_no_structure_at_all_is_one_damage() -> None:
     for data in (b"", b"II", b"junk and more junk", b"II*\0\xff\xff\xff\xff"):
         found = Exif(data)
@@ -175,7 +181,15 @@ def test_xmp() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"<x", b"", b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', PACKET.encode()[:-9], b"\xff\xfe<a/>"],
+    [
+        b"<x",
+        b"",
+        b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>',
+        PACKET.encode()[:-9],
+        b"\xff\xfe<a/>",
+        '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'.encode("utf-16"),
+        "<a/>".encode("utf-16-be"),
+    ],
 )
 def test_xmp_that_is_none(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"packet|XML"):
