@@ -55,7 +55,9 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     folder = tmp_path_factory.mktemp("up")
     processes = Processes(folder)
     try:
-        started = start_up(processes, folder / "data", LINGXI_CONCURRENCY="demo:drill=4", GRACE_SECONDS="3")
+        settings = {"LINGXI_CONCURRENCY": "demo:drill=4", "GRACE_SECONDS": "3"}
+        settings["WEBHOOK_ALLOWED_NETWORKS"] = "127.0.0.1"
+        started = start_up(processes, folder / "data", **settings)
         yield started
         assert started.process.stop() == 0
         processes.assert_clean_logs()

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import BaseModel
 
@@ -23,10 +24,12 @@ from lingxi.processors.photo_process import PhotoInput, PhotoResult
 from lingxi.processors.video_poster import PosterInput, PosterResult
 from lingxi.processors.video_transcode import TranscodeInput, TranscodeResult
 from tests.e2e.conftest import Up
+from tests.integration.webhooks.receiver import Receiver
 from tests.support.clips import Sound, clip
 from tests.support.pictures import picture
 from tests.support.processes import environment
 from tests.support.programs import need_program
+from tests.support.waiting import wait_until_sync
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -105,3 +108,34 @@ def test_every_field_and_code_is_on_the_page(name: str) -> None:
     codes: Any = re.findall(r"`([a-z]+_[a-z_]+)`", text.partition("## Codes")[2].partition("## Examples")[0])
     assert codes
     assert set(codes) <= set(ITEM_CODES)
+
+
+def test_a_task_that_ends_is_told_to_an_endpoint_and_the_telling_is_watched(up: Up) -> None:
+    """webhook:deliver, which nobody submits to, through HTTP, dispatcher, worker and stream."""
+    headers = {"Authorization": f"Bearer {up.token}"}
+    with (
+        Receiver() as receiver,
+        httpx.Client(base_url=f"{up.url}/api/v1", headers=headers, trust_env=False, timeout=30) as http,
+    ):
+        made = http.post("/webhooks", json={"url": receiver.url, "events": ["task.ended"]})
+        assert made.status_code == 201, made.text
+        hook, secret = made.json()["id"], made.json()["secret"]
+        task = http.post("/media-tasks", json={"type": "demo:drill", "items": [{"input": {}}]}).json()["id"]
+        wait_until_sync(lambda: bool(receiver.received), 60, "it is told")
+        (got,) = receiver.received
+        told = got.verified_by(secret)
+        assert (told["type"], told["data"]["taskId"], told["data"]["status"]) == (
+            "task.ended",
+            task,
+            "succeeded",
+        )
+        (delivery,) = http.get(f"/webhooks/{hook}/deliveries").json()["deliveries"]
+        with http.stream("GET", f"/media-tasks/{delivery['taskId']}/events?lastEventId=0") as stream:
+            frames = [line for line in stream.iter_lines() if line.startswith(("event: ", "data: "))]
+        end = json.loads(frames[-1].removeprefix("data: "))
+        assert (frames[-2], end["type"], end["status"]) == ("event: end", "webhook:deliver", "succeeded")
+        (delivery,) = http.get(f"/webhooks/{hook}/deliveries").json()["deliveries"]
+        assert (delivery["eventId"], delivery["state"]) == (got.id, "delivered")
+        assert (delivery["responseStatus"], delivery["responseBody"]) == (200, "thank you")
+        http.delete(f"/webhooks/{hook}")
+        assert len(receiver.received) == 1, "the end of a telling is told to nobody"

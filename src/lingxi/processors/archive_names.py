@@ -11,7 +11,7 @@ MAX_SEGMENT_BYTES: Final = 200  # file systems take 255; a number may be added
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")  # what cameras and programs call files
 _FORBIDDEN: Final = frozenset('<>:"\\|?*')  # to Windows; slashes are folders
-_DEVICE: Final = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)")
+_DEVICE: Final = re.compile(r"(?i)(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\.|$)")
 
 
 def archive_name(name: str) -> str:
@@ -32,7 +32,7 @@ def _segment(text: str) -> str:
         stem, dot, ending = plain, "", ""
     while len(stem.encode()) > MAX_SEGMENT_BYTES:
         stem = stem[:-1]
-    return f"{stem}{dot}{ending}"
+    return f"{stem}{dot}{ending}".rstrip(" .") or "_"  # it may have been cut where a space or a dot was
 
 
 def unique_names(names: Iterable[str]) -> Iterator[str]:

@@ -205,7 +205,7 @@ def retry_after_seconds(given: str | None, now: datetime) -> float:
         return float(min(int(text[:9]), int(MAX_WAIT_SECONDS)))
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for a day or a zone of twenty digits
         return 0.0
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from lingxi.processors.archive_names import archive_name, unique_names
+from lingxi.processors.archive_receipt import parse_rfc3339, rfc3339
 from lingxi.processors.archive_zip import Entry, ZipBytes, header_size
 from tests.integration.archive.conftest import FILES, Made
 from tests.support.node_packages import node_modules
@@ -20,6 +21,7 @@ from tests.support.programs import need_program
 
 NODE = Path(__file__).parent / "node"
 MANY = 65_540
+EDGE = 65_535  # of the old count: itself says "look in the other place"
 GIBIBYTE = 1 << 30
 NOON = 1_777_638_600
 
@@ -70,6 +72,19 @@ def test_node_reads_it(original: Made) -> None:
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [EDGE - 1, EDGE, EDGE + 1])
+def test_at_the_edge_of_65535_files(tmp_path: Path, count: int) -> None:
+    path, zipped, crc = tmp_path / "edge.zip", ZipBytes(), zlib.crc32(b"")
+    entries = [Entry(f"{number:05}", 0, NOON) for number in range(count)]
+    parts = [zipped.header(entry, crc) + zipped.footer(entry, crc) for entry in entries]
+    path.write_bytes(b"".join([*parts, *zipped.directory()]))
+    with zipfile.ZipFile(path) as opened:
+        assert len(opened.infolist()) == count
+    assert f"{count} files" in unzip("-l", str(path)).splitlines()[-1]
+    assert by_node(path, "count") == count
+
+
 def test_more_than_65535_files(tmp_path: Path) -> None:
     path = tmp_path / "many.zip"
     zipped, parts = ZipBytes(), []
@@ -84,6 +99,26 @@ def test_more_than_65535_files(tmp_path: Path) -> None:
     assert by_node(path, "count") == MANY
     assert f"{MANY} files" in unzip("-l", str(path)).splitlines()[-1]
     assert unzip("-p", str(path), "65539.txt") == "65539"
+
+
+def test_times_that_zip_cannot_say_are_the_nearest_it_can(tmp_path: Path) -> None:
+    """MS-DOS begins in 1980 and ends in 2107, the extra field reaches from 1901 to 2038. The manifest has the time itself."""
+    years = {-62_135_596_800: 1, -2_208_988_800: 1900, -1: 1969, 4_294_967_295: 2106, 253_402_300_799: 9999}
+    path, zipped = tmp_path / "times.zip", ZipBytes()
+    entries = [Entry(f"{year}.txt", 1, seconds) for seconds, year in years.items()]
+    parts = [zipped.header(entry, zlib.crc32(b"x")) + b"x" + zipped.footer(entry, 0) for entry in entries]
+    path.write_bytes(b"".join([*parts, *zipped.directory()]))
+    with zipfile.ZipFile(path) as opened:
+        shown = {one.filename: (one.date_time[0], bool(one.extra)) for one in opened.infolist()}
+    assert shown == {
+        "1.txt": (1980, False),
+        "1900.txt": (1980, False),
+        "1969.txt": (1980, True),
+        "2106.txt": (2106, False),
+        "9999.txt": (2107, False),
+    }
+    assert "5 files" in unzip("-l", str(path)).splitlines()[-1]
+    assert [parse_rfc3339(rfc3339(seconds)) for seconds in years] == list(years)
 
 
 @pytest.mark.parametrize("size", [(1 << 32) - 2, (1 << 32) - 1, 1 << 32, 5 * GIBIBYTE])
@@ -125,6 +160,14 @@ def test_beyond_4_gib_at_the_edges_of_32_bits(tmp_path: Path, size: int) -> None
         ("", "file"),
         ("x" * 300 + ".jpeg", "x" * 200 + ".jpeg"),
         ("e\u0301", "é"),
+        ("x" * 199 + " " + "y" * 50, "x" * 199),
+        ("x" * 199 + "." + "y" * 50, "x" * 199),
+        ("COM¹.txt", "_COM¹.txt"),
+        ("aux .txt", "_aux .txt"),
+        ("CONIN$", "_CONIN$"),
+        ("/etc/passwd", "etc/passwd"),
+        ("C:\\x\\..\\y", "C__x_.._y"),
+        ("a/. /..", "a/_/_"),
     ],
 )
 def test_names_that_any_system_takes(given: str, made: str) -> None:
@@ -142,6 +185,9 @@ def test_names_are_unique() -> None:
         "manifest.json",
         "x/Manifest.json",
         "Receipt.json",
+        "Straße",
+        "STRASSE",
+        "B/d",
     ]
     assert list(unique_names(given)) == [
         "a.jpg",
@@ -153,6 +199,9 @@ def test_names_are_unique() -> None:
         "manifest (2).json",
         "x/Manifest.json",
         "Receipt (2).json",
+        "Straße",
+        "STRASSE (2)",
+        "B/d",
     ]
     assert len({name.casefold() for name in unique_names(["same"] * 20_000)}) == 20_000
 

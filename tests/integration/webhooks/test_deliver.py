@@ -238,6 +238,9 @@ def test_waits_grow_to_a_day_and_are_never_less_than_was_asked_for() -> None:
     far = format_datetime(now + timedelta(days=9), usegmt=True)
     given = ["120", " 7 ", later, earlier, far, "9" * 40, "-5", "soon", "", None]
     assert [retry_after_seconds(text, now) for text in given] == [120, 7, 90, 0, 86400, 86400, 0, 0, 0, 0]
+    odd = ["², ٣", f"Wed, {'9' * 20} Dec 2026 10:00:00 GMT", f"Wed, 02 Dec 2026 10:00:00 +{'9' * 20}"]
+    odd += [f"Wed, 02 Dec {'9' * 20} 10:00:00 GMT", "Wed, 02 Dec 2026 99:99:99 GMT", "\x00" * 9_000]
+    assert {retry_after_seconds(text, now) for text in odd} == {0}
 
 
 def test_retry_after_decides_when_the_next_attempt_is(
