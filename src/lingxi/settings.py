@@ -269,6 +269,12 @@ class Settings(BaseSettings):
     retention_audit_days: float = Field(
         400.0, ge=0, le=100_000, description="Days that a row of the audit log is kept. 0: for ever."
     )
+    retention_objects_days: float = Field(
+        0.0,
+        ge=0,
+        le=100_000,
+        description="Days that an object is kept after it was last put, unless an open item names it. 0: for ever.",
+    )
     workspace_requests_per_minute: int = Field(
         0,
         ge=0,

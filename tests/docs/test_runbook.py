@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNBOOK = (ROOT / "docs/runbook.md").read_text("utf-8")
 ALERTS = [
     name
-    for path in sorted((ROOT / "infra/monitoring").glob("*-alerts.yml"))
-    for name in re.findall(r"alert: (\w+)", path.read_text("utf-8"))
+    for path in sorted((ROOT / "infra/monitoring").glob("*.yml"))
+    for name in re.findall(r"^\s*- alert: (\w+)", path.read_text("utf-8"), re.MULTILINE)
 ]
 
 
@@ -40,6 +40,13 @@ def test_every_alert_has_an_entry(alert: str) -> None:
     assert list(parts) == ["The user sees", "First look", "Do", "Over when", "Else"]
     for part in ("First look", "Do"):
         assert re.search(r"`[^`]+`|\]\(#", parts[part]), f"{alert}: {part} has no command and leads nowhere"
+
+
+def test_no_entry_is_of_an_alert_that_is_not_there() -> None:
+    assert sorted(re.findall(r"^## (Lingxi\w+)$", RUNBOOK, re.MULTILINE)) == sorted(ALERTS)
+    pages = [path.read_text("utf-8") for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]]
+    named = {one for page in pages for one in re.findall(r"`(Lingxi[A-Z]\w+)`", page)}
+    assert named - set(ALERTS) == set()
 
 
 @pytest.mark.parametrize("section", ["Codes of requests", "Codes of items"])

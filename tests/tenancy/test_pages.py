@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+from lingxi.services.quotas import Quota, set_quota
+from lingxi.services.tokens import create_token
 from tests.integration.api.harness import Api, World
 from tests.tenancy.estate import NOWHERE, Estate
 from tests.tenancy.test_across import signed_in, whole
@@ -107,3 +110,23 @@ async def test_cookies_are_for_this_site_and_for_no_script(api: Api, world: Worl
             f"{api.url}/login", data={"token": world.ours.viewer}, headers=behind_tls
         )
         assert "secure" in by_https.headers["set-cookie"].lower()
+
+
+async def test_a_token_of_no_workspace_signs_nobody_in(api: Api, world: World, pool: Any) -> None:
+    async with pool.acquire() as connection:
+        _, worker = await create_token(connection, workspace_id=None, role="worker", name="w")
+    async with api.client(origin=api.url) as browser:
+        for secret in (world.operator, worker):
+            answer = await browser.post(f"{api.url}/login", data={"token": secret})
+            assert answer.status_code == 401 and "set-cookie" not in answer.headers
+            assert "is not valid here" in answer.text
+    assert await pool.fetchval("select count(*) from audit_log where verb = 'session.open'") == 0
+
+
+async def test_pages_count_for_the_workspaces_rate(api: Api, world: World, pool: Any) -> None:
+    async with pool.acquire() as connection:
+        await set_quota(connection, world.ours.workspace_id, Quota(requests_per_minute=5))
+    async with signed_in(api, world.ours.viewer) as viewer:
+        answers = [await viewer.get(f"{api.url}/albums") for _ in range(6)]
+    assert {answer.status_code for answer in answers} == {200, 429}
+    assert answers[-1].status_code == 429 and int(answers[-1].headers["retry-after"]) >= 1

@@ -175,10 +175,10 @@ def seal_session(signer: Signer, caller: Anyone, expires_at: float) -> str:
 async def start_session(deps: ApiDeps, secret: str) -> tuple[str, int] | None:
     """A session for the holder of a bearer token, audited: the cookie's value and its age in seconds.
 
-    None for a bad token.
+    None for a bad token, and for one that belongs to no workspace: the pages show only what is a workspace's.
     """
     caller = await _by_bearer(deps, [f"Bearer {secret}"])
-    if caller is None:
+    if caller is None or caller.workspace_id is None:
         return None
     async with transaction(deps.pool) as connection:
         return await _open_session(deps, connection, caller)

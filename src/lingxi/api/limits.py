@@ -19,6 +19,7 @@ KIB = 1024
 _LINGER_BYTES = 1024 * KIB
 _LINGER_SECONDS = 1.0
 _SMALL_BODY_BYTES = 64 * KIB
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/]+))(?::[0-9]*)?")
 _PHOTO_UPLOAD = re.compile(r"/api/v1/albums/[^/]+/(photos|uploads(/[^/]+)?)")
 
 
@@ -85,10 +86,9 @@ class RequestShape:
 
 
 def host_without_port(host: str) -> str:
-    """`example.org:80` → `example.org`, `[::1]:80` → `::1`."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """`example.org:80` → `example.org`, `[::1]:80` → `::1`; empty for what is neither."""
+    parts = _HOST.fullmatch(host)
+    return (parts[1] or parts[2]) if parts else ""
 
 
 def _same_address(host: str, server: str) -> bool:

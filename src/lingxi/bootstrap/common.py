@@ -118,6 +118,7 @@ def retention_of(settings: Settings) -> Retention:
         settings.retention_events_days,
         settings.retention_webhooks_days,
         settings.retention_audit_days,
+        settings.retention_objects_days,
     )
 
 

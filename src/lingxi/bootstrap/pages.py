@@ -7,6 +7,8 @@ from starlette.requests import Request
 from lingxi.api.album_access import album_access
 from lingxi.api.auth import (
     SESSION_COOKIE,
+    Caller,
+    admit,
     is_same_origin,
     session_of,
     start_session,
@@ -33,6 +35,7 @@ def pages_deps(deps: ApiDeps) -> PagesDeps:
         caller = await session_of(deps, request)
         if caller is None or caller.workspace_id is None:
             return None
+        await admit(request, Caller(caller.token_id, caller.role, caller.workspace_id))
         return SignedIn(caller.workspace_id, caller.role)
 
     return PagesDeps(deps.pool, SESSION_COOKIE, sign_in, follow_link, who, is_same_origin, _open, _look)

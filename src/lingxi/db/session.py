@@ -16,6 +16,7 @@ from lingxi.db.pooler import connection_class, split_dsn
 Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 Pool = asyncpg.Pool
 Record = asyncpg.Record
+UniqueViolation = asyncpg.UniqueViolationError
 
 HOT_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+import orjson
+
 from lingxi.db.query import sql
 from lingxi.db.session import Connection
 from lingxi.services.publish_photo import fail_photo
@@ -72,10 +74,12 @@ async def look_at_photo_job(connection: Connection, photo_id: UUID) -> SeenJob |
 
 async def finish_photo_job(connection: Connection, claim: PhotoClaim) -> bool:
     """active → done; False when the attempt was superseded."""
-    return await _finish(connection, claim, "done", None)
+    return await _finish(connection, claim, "done", None, ())
 
 
-async def fail_photo_job(connection: Connection, claim: PhotoClaim, code: str) -> bool:
+async def fail_photo_job(
+    connection: Connection, claim: PhotoClaim, code: str, lines: Sequence[str] = ()
+) -> bool:
     """The last attempt failed: the job is failed, and the photo `processing_failed`, in one transaction of its own.
 
     False, and nothing of it happens, when the attempt was superseded.
@@ -83,26 +87,46 @@ async def fail_photo_job(connection: Connection, claim: PhotoClaim, code: str) -
     try:
         async with connection.transaction():
             await fail_photo(connection, claim.photo_id, code)  # first: the lock order is album, photo, job
-            if not await _finish(connection, claim, "failed", code):
+            if not await _finish(connection, claim, "failed", code, lines):
                 raise Superseded
     except Superseded:
         return False
     return True
 
 
-async def _finish(connection: Connection, claim: PhotoClaim, state: str, error: str | None) -> bool:
+async def _finish(
+    connection: Connection, claim: PhotoClaim, state: str, error: str | None, lines: Sequence[str]
+) -> bool:
     return bool(
-        await connection.fetchval(sql("photo_jobs/finish"), claim.photo_id, claim.fence, state, error)
+        await connection.fetchval(
+            sql("photo_jobs/finish"), claim.photo_id, claim.fence, state, error, _stored(lines)
+        )
     )
 
 
+def _stored(lines: Sequence[str]) -> str | None:
+    return orjson.dumps(list(lines)).decode() if lines else None
+
+
 async def put_back_photo_job(
-    connection: Connection, claim: PhotoClaim, *, error: str | None, retry_after_seconds: float, charged: bool
+    connection: Connection,
+    claim: PhotoClaim,
+    *,
+    error: str | None,
+    retry_after_seconds: float,
+    charged: bool,
+    lines: Sequence[str] = (),
 ) -> bool:
     """pending again, due after so many seconds; False when the attempt was superseded."""
     return bool(
         await connection.fetchval(
-            sql("photo_jobs/put_back"), claim.photo_id, claim.fence, error, retry_after_seconds, int(charged)
+            sql("photo_jobs/put_back"),
+            claim.photo_id,
+            claim.fence,
+            error,
+            retry_after_seconds,
+            int(charged),
+            _stored(lines),
         )
     )
 

@@ -75,8 +75,8 @@ async def put_object(
 ) -> PutObject:
     """Insert the row that names the bytes; MalformedRequest for a bad name, Conflict for a name with other bytes.
 
-    The same name with the same bytes is the object that is there. A name may have been removed between the insert that
-    met it and the look at it: then the insert is tried again.
+    The same name with the same bytes is the object that is there, whose age begins anew. A name may have been removed
+    between the insert that met it and the look at it: then the insert is tried again.
     """
     name = checked_object_name(name)
     stored = received.stored
@@ -97,7 +97,8 @@ async def put_object(
         if existing is not None:
             if existing.sha256 != stored.sha256:
                 raise Conflict("An object with this name exists and has other bytes.")
-            return PutObject(existing, created=False)
+            if await connection.fetchval(sql("objects/keep"), workspace_id, name):
+                return PutObject(existing, created=False)
 
 
 async def _remove(storage: Storage, stored: StoredBytes) -> None:

@@ -10,7 +10,7 @@ from lingxi.services.remember_answer import REMEMBERED_SECONDS
 
 ROWS_A_STEP: Final = 500
 TASKS_A_STEP: Final = 50
-KINDS: Final = ("tasks", "items", "events", "webhooks", "audit", "keys")
+KINDS: Final = ("tasks", "items", "events", "webhooks", "audit", "objects", "keys")
 """What is told of. Items go with their tasks."""
 
 _DAY_SECONDS: Final = 86_400.0
@@ -20,17 +20,19 @@ _TRACES_SECONDS: Final = 7 * _DAY_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Days; 0 is for ever. Tasks count from their end, events from their publication."""
+    """Days; 0 is for ever. Tasks count from their end, events from their publication, objects from when they were last put."""
 
     tasks_days: float = 30.0
     events_days: float = 7.0
     webhooks_days: float = 30.0
     audit_days: float = 400.0
+    objects_days: float = 0.0
 
     def seconds(self) -> dict[str, float | None]:
         """By kind how long it is kept; None: for ever."""
         days = {
             "tasks": self.tasks_days, "events": self.events_days, "webhooks": self.webhooks_days, "audit": self.audit_days,
+            "objects": self.objects_days,
         }  # fmt: skip
         kept = {kind: number * _DAY_SECONDS if number else None for kind, number in days.items()}
         return {**kept, "keys": float(REMEMBERED_SECONDS)}
@@ -47,7 +49,7 @@ async def prune_step(connection: Connection, kind: str, kept_seconds: float) -> 
     """Removes the oldest few of a kind; how many, and whether there may be more."""
     statements = {
         "tasks": sql("prune/tasks"), "events": sql("prune/events"), "webhooks": sql("prune/webhooks"),
-        "audit": sql("prune/audit"), "keys": sql("prune/keys"),
+        "audit": sql("prune/audit"), "objects": sql("prune/objects"), "keys": sql("prune/keys"),
     }  # fmt: skip
     most = TASKS_A_STEP if kind == "tasks" else ROWS_A_STEP
     removed = _number(await connection.execute(statements[kind], kept_seconds, most))

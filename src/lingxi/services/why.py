@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
+import orjson
+
 from lingxi.db.query import sql
 from lingxi.db.rows import attempts_of, item_of
 from lingxi.db.session import Connection, Record
 from lingxi.domain.errors import ITEM_CODES
-from lingxi.domain.wire import Item, ItemProblem
+from lingxi.domain.wire import Attempt, Item, ItemProblem
 from lingxi.names import DEAD_LETTERED, GROUPS, HEARTBEAT_TTL_SECONDS, PHOTO_QUEUE
 
 Reason = Literal[
@@ -101,6 +103,30 @@ async def why_photo(connection: Connection, workspace_id: UUID, photo_id: UUID) 
     return await connection.fetchrow(sql("why/photo"), workspace_id, photo_id)
 
 
+async def attempts_of_photo(connection: Connection, photo_id: UUID) -> tuple[list[Attempt], list[list[str]]]:
+    """Of its first publication, oldest first; and the log lines that each left."""
+    rows = await connection.fetch(sql("photo_jobs/attempts"), photo_id)
+    attempts = [
+        Attempt(
+            row["number"],
+            row["round"],
+            row["worker"],
+            row["started_at"],
+            row["finished_at"],
+            row["outcome"],
+            _problem(row["error_code"]) if row["error_code"] else None,
+        )
+        for row in rows
+    ]
+    return attempts, [orjson.loads(row["log_lines"]) if row["log_lines"] else [] for row in rows]
+
+
+def _problem(code: str) -> ItemProblem:
+    """Of a photo only the code is kept: its sentence, and whether a retry can help, are what the code says."""
+    known = ITEM_CODES.get(code)
+    return ItemProblem(code, known.sentence if known else code, bool(known and known.retryable))
+
+
 def judge_item(row: Any, live: Live, item: Item | None = None) -> Why:
     """From the nearest cause outwards: what is over, what runs, what keeps it from being sent, then from being taken."""
     queue, state = row["type"], row["state"]
@@ -186,9 +212,7 @@ def judge_photo(row: Any, live: Live) -> Why:
     if state == "ready":
         return Why(state, "succeeded", f"It is processed, and {row['visibility']}.", PHOTO_QUEUE)
     if state == "processing_failed":
-        code = row["error_code"] or "internal_error"
-        known = ITEM_CODES.get(code)
-        error = ItemProblem(code, known.sentence if known else code, bool(known and known.retryable))
+        error = _problem(code := row["error_code"] or "internal_error")
         retry = (
             "Processing it again can help." if error.retryable else "Another copy of it has to be uploaded."
         )

@@ -5,7 +5,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from lingxi.db.query import sql
-from lingxi.db.session import Connection
+from lingxi.db.session import Connection, UniqueViolation
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,12 @@ async def list_workspaces(connection: Connection) -> list[Workspace]:
 
 
 async def rename_workspace(connection: Connection, workspace_id: UUID, name: str) -> Workspace | None:
-    """None when another one has the name."""
-    row = await connection.fetchrow(sql("workspaces/rename"), workspace_id, name)
+    """None when another one has the name, or gets it at this moment."""
+    try:
+        async with connection.transaction():  # a savepoint: the caller's transaction goes on
+            row = await connection.fetchrow(sql("workspaces/rename"), workspace_id, name)
+    except UniqueViolation:
+        return None
     return None if row is None else Workspace(**dict(row))
 
 

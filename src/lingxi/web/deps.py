@@ -49,9 +49,10 @@ class Look:
 class PagesDeps:
     """What the pages are given.
 
-    `who` knows a request by its session cookie; `sign_in` takes a token's secret and `follow_link` a sign-in link's, and both
-    answer the session's cookie, or None. `open_share` takes a share link's secret (None: it opens nothing), and `look` says
-    whether the request may see the album whose id stands in its path; both raise OverLimit.
+    `who` knows a request by its session cookie, and counts it for the workspace's rate. `sign_in` takes a token's secret and
+    `follow_link` a sign-in link's, and both answer the session's cookie, or None. `open_share` takes a share link's secret
+    (None: it opens nothing), and `look` says whether the request may see the album whose id stands in its path. All but the
+    second and third raise OverLimit.
     """
 
     pool: Pool

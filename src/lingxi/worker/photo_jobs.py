@@ -8,7 +8,7 @@ and delays the job; the last attempt, or a failure that cannot pass, ends both t
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -20,6 +20,7 @@ from lingxi.db.session import Connection, is_conflict, is_unavailable
 from lingxi.domain.errors import ItemError, Permanent, Transient
 from lingxi.names import PHOTO_ATTEMPTS, PHOTO_QUEUE
 from lingxi.observability import failpoints, tracing
+from lingxi.observability.kept_lines import keep_lines
 from lingxi.observability.logging import get_logger
 from lingxi.observability.tallies import Tallies
 from lingxi.processors.publish import PublishDeps, Published, process_photo
@@ -152,6 +153,7 @@ class PhotoJobs:
         self._running.add(running)
         happening: Happening | None = None
         span = begin_photo_attempt(delivery, claim)
+        lines = keep_lines()
         self._ledger.photos[claim.fence] = claim
         try:
             await failpoints.reach("photo.after_claim")
@@ -160,7 +162,7 @@ class PhotoJobs:
             if happening == "published":
                 seconds = claim.age_seconds + time.monotonic() - began_at
                 self._tallies.observe("lingxi_photo_publish_seconds", seconds=seconds)
-            return await self._end(delivery, key, claim, happening)
+            return await self._end(delivery, key, claim, happening, lines)
         finally:
             self._running.discard(running)
             self._ledger.photos.pop(claim.fence, None)
@@ -220,12 +222,17 @@ class PhotoJobs:
 
     # ── what becomes of it ───────────────────────────────────────────────────────────────────────────────
     async def _end(
-        self, delivery: Delivery, key: PhotoKey, claim: PhotoClaim, happening: Happening
+        self,
+        delivery: Delivery,
+        key: PhotoKey,
+        claim: PhotoClaim,
+        happening: Happening,
+        lines: Sequence[str],
     ) -> Fate | Later:
         if isinstance(happening, ItemError):
-            return await self._failed(delivery, key, claim, happening)
+            return await self._failed(delivery, key, claim, happening, lines)
         if isinstance(happening, GivenBack):
-            ours = await self._put_back(claim, None, 0.0, charged=False)
+            ours = await self._put_back(claim, None, 0.0, lines, charged=False)
             self.counts["given_back" if ours else "superseded"] += 1
             if not ours:
                 return Fate.DONE
@@ -243,7 +250,7 @@ class PhotoJobs:
         return Fate.DONE
 
     async def _failed(
-        self, delivery: Delivery, key: PhotoKey, claim: PhotoClaim, error: ItemError
+        self, delivery: Delivery, key: PhotoKey, claim: PhotoClaim, error: ItemError, lines: Sequence[str]
     ) -> Fate | Later:
         # BullMQ counts an attempt when it is over, PostgreSQL when it begins; either may have forgotten some.
         attempt = max(delivery.attempts_made + 1, claim.attempt)
@@ -254,7 +261,9 @@ class PhotoJobs:
         )  # fmt: skip
         self._tallies.count("lingxi_item_failures_total", PHOTO_QUEUE, error.code)
         if last:
-            ours = await self._insist(lambda connection: fail_photo_job(connection, claim, error.code))
+            ours = await self._insist(
+                lambda connection: fail_photo_job(connection, claim, error.code, list(lines))
+            )
             self.counts["failed" if ours else "superseded"] += 1
             if ours:
                 self._hints.publish_albums([key.album_id])
@@ -262,14 +271,21 @@ class PhotoJobs:
             return Fate.DONE
         seconds = self._config.photo_backoff_seconds * 2.0 ** (attempt - 1)
         seconds = seconds if error.retry_after is None else error.retry_after
-        ours = await self._put_back(claim, error.code, seconds, charged=True)
+        ours = await self._put_back(claim, error.code, seconds, lines, charged=True)
         self.counts["retried" if ours else "superseded"] += 1
         return Later(time.monotonic() + seconds, error.code, charged=True) if ours else Fate.DONE
 
-    async def _put_back(self, claim: PhotoClaim, code: str | None, seconds: float, *, charged: bool) -> bool:
+    async def _put_back(
+        self, claim: PhotoClaim, code: str | None, seconds: float, lines: Sequence[str], *, charged: bool
+    ) -> bool:
         return await self._insist(
             lambda connection: put_back_photo_job(
-                connection, claim, error=code, retry_after_seconds=seconds, charged=charged
+                connection,
+                claim,
+                error=code,
+                retry_after_seconds=seconds,
+                charged=charged,
+                lines=list(lines),
             )
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lingxi.api import server
-from lingxi.api.limits import Limits
+from lingxi.api.limits import Limits, host_without_port
 from tests.integration.api.harness import QUICK_LIMITS, Api, World, changed, open_api, row_counts
 from tests.integration.api.raw import exchange, request
 
@@ -212,3 +212,18 @@ async def test_an_unread_small_body_keeps_the_connection(small: Api) -> None:
 
 def test_default_limits_are_the_products() -> None:
     assert Limits().max_body_bytes == 16 * 1024 * 1024
+
+
+def test_a_host_is_a_name_or_an_address_and_a_port() -> None:
+    for given, host in (("a.example", "a.example"), ("a.example:80", "a.example"), ("[::1]:3000", "::1")):
+        assert host_without_port(given) == host
+    for given in (
+        "",
+        ":80",
+        "[::1]evil.example",
+        "localhost:80@evil.example",
+        "localhost:evil",
+        "::1",
+        "[::1",
+    ):
+        assert host_without_port(given) == "", given

@@ -15,6 +15,7 @@ from lingxi.broker.heartbeat import Heartbeats
 from lingxi.broker.lock import DispatchLock
 from lingxi.domain.ids import item_id
 from lingxi.processors.contract import Context, Permanent, Processor, ProcessorInput
+from lingxi.services.photo_jobs import claim_photo_job, put_back_photo_job, put_back_stale_photo_jobs
 from lingxi.services.why import Live, judge_photo
 from tests.integration.api.conftest import api, editor, logging_as_served, world
 from tests.integration.api.harness import Api, World, batch
@@ -228,5 +229,27 @@ async def test_a_photo_over_http(api: Api, editor: httpx.AsyncClient, world: Wor
         photo, world.ours.workspace_id, album,
     )  # fmt: skip
     await pool.execute("insert into photo_jobs (photo_id) values ($1)", photo)
+    async with pool.acquire() as connection:
+        for wait, again in ((60.0, True), (0.0, False), (0.0, True)):
+            claim = await claim_photo_job(connection, photo, "w-1")
+            assert claim is not None
+            assert await put_back_photo_job(
+                connection, claim, error="storage_unavailable" if again else None, retry_after_seconds=0, charged=again,
+                lines=["14:03:07 warning disk_slow"] if wait else [],
+            )  # fmt: skip
+        assert await claim_photo_job(connection, photo, "w-2") is not None
+        assert await put_back_stale_photo_jobs(connection, limit=9, worker="w-2") == [photo]
     answer = (await editor.get(f"photos/{photo}/why")).json()
     assert (answer["kind"], answer["queue"], answer["reason"]) == ("photo", "photo:process", "noDispatcher")
+    told = [
+        (one["round"], one["number"], one["worker"], one["outcome"], (one["error"] or {}).get("code"))
+        for one in answer["attempts"]
+    ]
+    assert told == [
+        (1, 1, "w-1", "retrying", "storage_unavailable"),
+        (1, 2, "w-1", "released", None),
+        (1, 2, "w-1", "retrying", "storage_unavailable"),
+        (1, 3, "w-2", "lost", "worker_lost"),
+    ]
+    assert all(one["startedAt"] <= one["finishedAt"] for one in answer["attempts"])
+    assert [one["logLines"] for one in answer["attempts"]] == [["14:03:07 warning disk_slow"], [], [], []]

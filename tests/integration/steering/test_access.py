@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import httpx
 
 from lingxi.services.share_links import find_share_link
 from lingxi.services.sign_in_links import use_sign_in_link
-from lingxi.services.tokens import rotate_token
+from lingxi.services.tokens import create_token, rotate_token
 from lingxi.services.valid_grants import valid_grants
 from tests.integration.api.harness import Api, World, batch
 from tests.support.processes import run_lingxi
@@ -121,6 +122,40 @@ async def test_a_workspace_is_renamed(operator: httpx.AsyncClient, world: World)
     assert (await operator.patch(path, json={"name": "studio"})).status_code == 200
     assert (await operator.patch(path, json={"name": "theirs"})).status_code == 409
     assert (await operator.patch(path, json={"name": ""})).status_code == 422
+
+
+async def test_two_that_want_one_name_at_once(operator: httpx.AsyncClient, pool: Any) -> None:
+    """The second waits for the first one's commit, and finds the name taken."""
+    made = [(await operator.post("workspaces", json={"name": name})).json()["id"] for name in ("a", "b")]
+    async with pool.acquire() as other, other.transaction():
+        await other.execute("update workspaces set name = 'wanted' where id = $1", UUID(made[0]))
+        second = asyncio.create_task(operator.patch(f"workspaces/{made[1]}", json={"name": "wanted"}))
+        waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        async with asyncio.timeout(5):
+            while not await other.fetchval(waiting):
+                await asyncio.sleep(0.01)
+    answer = await second
+    assert (answer.status_code, answer.json()["code"]) == (409, 40901)
+
+
+async def test_a_disabled_workspaces_signed_addresses_open_nothing(
+    api: Api, editor: httpx.AsyncClient, operator: httpx.AsyncClient, world: World
+) -> None:
+    await editor.put("objects/x", content=b"x")
+    url = api.url + (await editor.post("object-links", json={"name": "x"})).json()["url"]
+    path = f"workspaces/{world.ours.workspace_id}"
+    async with httpx.AsyncClient() as nobody:
+        for verb, status in (("disable", 404), ("enable", 200)):
+            assert (await operator.post(f"{path}/{verb}")).status_code == 200
+            assert (await nobody.get(url)).status_code == status
+
+
+async def test_a_workers_token_opens_no_session(api: Api, pool: Any) -> None:
+    async with pool.acquire() as connection:
+        _, secret = await create_token(connection, workspace_id=None, role="worker", name="w")
+    async with api.client(secret) as worker:
+        answer = await worker.post("session")
+    assert answer.status_code == 403 and "set-cookie" not in answer.headers
 
 
 async def test_on_the_command_line(

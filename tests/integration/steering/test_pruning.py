@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -104,6 +105,59 @@ async def test_what_lives_stays_however_old_it_is(work: Work) -> None:
     assert await pruned(work) == NOTHING
     assert await work.pool.fetchval("select count(*) from media_tasks") == 5
     assert {open_, unsent, dead, planned, again}
+
+
+async def put(work: Work, name: str, *, days_ago: float, key: str = "") -> None:
+    """An object that was last put so long ago."""
+    await work.pool.execute(
+        "insert into objects (workspace_id, name, storage_key, size_bytes, sha256, content_type, kept_from) "
+        "values ($1, $2, $3, 1, '', 'image/jpeg', clock_timestamp() - make_interval(secs => $4))",
+        work.workspace_id, name, key or f"key-of-{name}", days_ago * 86_400,
+    )  # fmt: skip
+
+
+async def test_objects_go_when_they_are_old_and_nothing_open_names_them(work: Work) -> None:
+    """By any place of an input, in the form in which names are kept; also what a planned retry will need."""
+    for name in ("unused", "opened", "deep", "caf\u00e9", "planned", "done"):
+        await put(work, name, days_ago=11)
+    await put(work, "young", days_ago=9)
+    await put(work, "registered", days_ago=11, key="media:archive/registered")
+    await work.submit({"object": "opened"}, {"all": [{"of": ["deep"]}]}, {"object": "cafe\u0301"})
+    task = await work.submit({"object": "planned"}, {"object": "done"})
+    await work.pool.execute(
+        "update media_task_items set state = case position when 1 then 'failed' else 'succeeded' end, attempt = 1, "
+        "attempt_id = 1, error_code = case position when 1 then 'crashed' end, "
+        "error_retryable = case position when 1 then true end, "
+        "finished_at = now() where task_id = $1", task,
+    )  # fmt: skip
+    await work.pool.execute(
+        "update media_tasks set queued_items = 0, failed_items = 1, succeeded_items = 1, finished_at = now() where id = $1", task
+    )  # fmt: skip
+    await work.pool.execute(
+        "insert into retry_plans (task_id, code, round, canary_position, rest_items) values ($1, 'crashed', 2, 2, 1)",
+        task,
+    )
+    assert (await pruned(work))["objects"] == 0, "without a retention they are kept for ever"
+    assert (await pruned(work, replace(DAYS, objects_days=10)))["objects"] == 3
+    left = {row["name"] for row in await work.pool.fetch("select name from objects")}
+    assert left == {"opened", "deep", "caf\u00e9", "planned", "young"}
+    trash = await work.pool.fetch("select storage_key, reason, remove_at - now() as due from object_trash")
+    assert {(row["storage_key"], row["reason"]) for row in trash} == {
+        ("key-of-unused", "pruned"), ("key-of-done", "pruned"),
+    }, "registered media are not ours to remove"  # fmt: skip
+    assert all(86_000 < row["due"].total_seconds() <= 86_400 for row in trash)
+
+
+async def test_an_object_that_is_put_again_begins_anew(
+    editor: httpx.AsyncClient, work: Work, world: World, pool: Any
+) -> None:
+    for name in ("again", "old"):
+        assert (await editor.put(f"objects/{name}", content=b"bytes")).status_code == 201
+    await pool.execute("update objects set kept_from = now() - interval '11 days'")
+    assert (await editor.put("objects/again", content=b"bytes")).status_code == 200
+    assert (await Pruner(pool, Retention(objects_days=10)).prune_once())["objects"] == 1
+    assert (await editor.get("objects/again")).content == b"bytes"
+    assert (await editor.get("objects/old")).status_code == 404
 
 
 async def test_a_task_that_somebody_works_on_is_stepped_over(work: Work) -> None:

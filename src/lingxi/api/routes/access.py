@@ -18,7 +18,7 @@ from lingxi.api.documented import documented
 from lingxi.api.reading import id_of, read_json, validated
 from lingxi.api.signing import Signer
 from lingxi.db.session import Connection
-from lingxi.domain.errors import Conflict, NotFound, Unauthenticated
+from lingxi.domain.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from lingxi.domain.wire import time_to_wire
 from lingxi.services.sign_in_links import PAGE, create_sign_in_link
 from lingxi.services.tokens import create_token, list_tokens, revoke_token, rotate_token
@@ -54,6 +54,8 @@ WorkspaceIdText = Annotated[str, Path(alias="workspaceId", json_schema_extra={"f
 async def open_session(request: Request, caller: AnyCaller) -> Response:
     if caller.by_session:
         raise Unauthenticated("A session is opened with a bearer token, not with another session.")
+    if caller.role == "worker":
+        raise Forbidden("A worker's token is for claiming and finishing items, and opens no session.")
     deps = deps_of(request)
     seconds = deps.config.session_seconds
     expires_at = int(deps.clock()) + seconds

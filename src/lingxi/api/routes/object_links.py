@@ -20,11 +20,12 @@ from lingxi.api.reading import read_json, refuse_unknown_query, validated
 from lingxi.api.routes.objects import location_of, send_object
 from lingxi.api.signing import Signer
 from lingxi.db.session import transaction
-from lingxi.domain.errors import Conflict, TooLarge, Unauthenticated
+from lingxi.domain.errors import Conflict, NotFound, TooLarge, Unauthenticated
 from lingxi.domain.wire import time_to_wire
 from lingxi.services.get_object import StoredObject, checked_object_name, get_object
 from lingxi.services.record_audit import record_audit
 from lingxi.services.register_object import check_may_register, read_media, register_object
+from lingxi.services.workspaces import find_workspace
 
 router = APIRouter(prefix="/api/v1", tags=["Objects"])
 
@@ -128,7 +129,8 @@ async def get_signed(request: Request, token: str) -> Response:
     if deps.clock() >= expires_at:
         raise _BAD_LINK
     async with deps.pool.acquire(timeout=5) as connection:
-        stored: StoredObject = await get_object(
-            connection, UUID(bytes=workspace), opened[_FIELDS.size :].decode()
-        )
+        owner = await find_workspace(connection, str(UUID(bytes=workspace)))
+        if owner is None or owner.disabled_at is not None:
+            raise NotFound
+        stored: StoredObject = await get_object(connection, owner.id, opened[_FIELDS.size :].decode())
     return await send_object(request, stored)

@@ -21,7 +21,7 @@ from lingxi.broker.heartbeat import Heartbeats
 from lingxi.broker.lock import is_dispatch_locked
 from lingxi.domain.errors import NotFound
 from lingxi.domain.ids import split_item_id
-from lingxi.domain.wire import attempt_to_wire, problem_to_wire
+from lingxi.domain.wire import Attempt, attempt_to_wire, problem_to_wire
 from lingxi.names import PHOTO_QUEUE
 from lingxi.observability.metrics import COLLECT_SECONDS
 from lingxi.services.attempt_lines import lines_of_attempts
@@ -30,6 +30,7 @@ from lingxi.services.why import (
     Live,
     Reason,
     Why,
+    attempts_of_photo,
     judge_item,
     judge_photo,
     sentence_of_task,
@@ -165,7 +166,8 @@ async def item(request: Request, caller: Viewer, task_id: TaskIdText, item_id: I
             raise NotFound
         whole = await with_attempts(connection, row)
         lines = await lines_of_attempts(connection, of_task, position)
-    return _answer(found_id, "item", judge_item(row, await _live(deps, row["type"]), whole), [], lines=lines)
+    why = judge_item(row, await _live(deps, row["type"]), whole)
+    return _answer(found_id, "item", why, attempts=whole.attempts or (), lines=lines)
 
 
 @router.get(
@@ -191,9 +193,11 @@ async def photo(request: Request, caller: Viewer, photo_id: PhotoIdText) -> Resp
     deps, found_id = deps_of(request), id_of(photo_id)
     async with deps.pool.acquire(timeout=5) as connection:
         row = await why_photo(connection, caller.workspace_id, found_id)
-    if row is None:
-        raise NotFound
-    return _answer(found_id, "photo", judge_photo(row, await _live(deps, PHOTO_QUEUE)), [])
+        if row is None:
+            raise NotFound
+        attempts, lines = await attempts_of_photo(connection, found_id)
+    why = judge_photo(row, await _live(deps, PHOTO_QUEUE))
+    return _answer(found_id, "photo", why, attempts=attempts, lines=lines)
 
 
 async def _live(deps: ApiDeps, queue: str) -> Live:
@@ -215,11 +219,12 @@ def _answer(
     found_id: Any,
     kind: str,
     why: Why,
-    causes: list[dict[str, Any]],
+    causes: Sequence[dict[str, Any]] = (),
     plan: Sequence[PlannedCause] = (),
+    *,
+    attempts: Sequence[Attempt] = (),
     lines: Sequence[Sequence[str]] = (),
 ) -> Response:
-    attempts = (why.item.attempts if why.item is not None else None) or ()
     return json_answer(
         {
             "id": str(found_id),
@@ -236,7 +241,7 @@ def _answer(
                 attempt_to_wire(attempt) | {"logLines": lines[place] if place < len(lines) else []}
                 for place, attempt in enumerate(attempts)
             ],
-            "causes": causes,
+            "causes": list(causes),
             "plan": [
                 {
                     "code": one.code,
