@@ -17,6 +17,7 @@ from benchmarks import (
     photos,
     sse,
     submit,
+    sweep,
     video,
 )
 from benchmarks.options import Options
@@ -34,6 +35,7 @@ BENCHES: dict[str, Callable[[Options], Awaitable[Report]]] = {
     "archive": archive.run,
     "eta": eta.run,
     "observability": observability.run,
+    "sweep": sweep.run,
 }
 
 

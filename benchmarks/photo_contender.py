@@ -21,6 +21,7 @@ from typing import Any
 
 import pyvips
 
+from benchmarks.processes import die_with_parent
 from lingxi.imaging.children import DecoderConfig, Decoders
 from lingxi.imaging.pipeline import BROWSE_PIXELS, QUALITY, THUMB_PIXELS, TOLERANCE
 
@@ -74,6 +75,7 @@ async def _floor(lanes: int) -> None:
 
 
 def _prepare_floor() -> None:
+    die_with_parent()
     pyvips.cache_set_max(0)
 
 

@@ -13,7 +13,8 @@ STOP_SECONDS = 15.0
 STREAM_LIMIT_BYTES = 16 * 1024 * 1024
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent is gone."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
@@ -86,7 +87,7 @@ async def child(
             stderr=errors,
             env={**base_environment(), **env},
             limit=STREAM_LIMIT_BYTES,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
     started = Child(process, log)
     try:

@@ -1,6 +1,6 @@
 """The PostgreSQL and Valkey that all sides of a benchmark share, with the settings that the product itself uses.
 
-fsync and synchronous_commit are on, the append-only file is synced each second. One fresh database per side and
+fsync and synchronous_commit are on, Valkey keeps its data in memory. One fresh database per side and
 round, so that nobody runs on another's tables.
 """
 

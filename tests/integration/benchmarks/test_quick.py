@@ -69,6 +69,11 @@ def test_archive_beside_zip() -> None:
 
 
 @pytest.mark.slow
+def test_sweep() -> None:
+    assert run_quick("sweep")["lingxi"]["items"] == 20_000
+
+
+@pytest.mark.slow
 def test_growth() -> None:
     assert run_quick("growth")["ratios"]["lingxi-empty"] > 0
 
