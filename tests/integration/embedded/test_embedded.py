@@ -123,7 +123,7 @@ async def test_settings_that_the_product_needs(folder: Path) -> None:
     with EmbeddedServers(folder) as servers:
         async with redis.asyncio.from_url(servers.redis_url) as client:
             assert await client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
-            assert await client.config_get("appendonly") == {"appendonly": "yes"}
+            assert await client.config_get("appendonly") == {"appendonly": "no"}
         connection = await asyncpg.connect(servers.database_url)
         assert int(await connection.fetchval("show max_connections")) == 200
         assert await connection.fetchval("show fsync") == "on"
