@@ -12,6 +12,7 @@ from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from cryptography.exceptions import InvalidSignature
@@ -149,6 +150,7 @@ class ManifestWriter:
         return b"".join([*self._lines, tail.encode()])
 
 
+@lru_cache
 def rfc3339(seconds: int) -> str:
     """`2026-05-01T12:00:00Z`."""
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat() + "Z"

@@ -16,6 +16,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 UTF8_FLAG: Final = 0x0800
@@ -77,7 +78,7 @@ def described(entry: Entry) -> bool:
 def header_size(entry: Entry) -> int:
     """Length of what `ZipBytes.header` makes."""
     zip64 = 20 if entry.size_bytes >= FULL_32 else 0
-    return _LOCAL.size + len(entry.name.encode()) + len(_time_extra(entry)) + zip64
+    return _LOCAL.size + len(entry.name.encode()) + len(_time_extra(entry.modified_at)) + zip64
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ class ZipBytes:
         self._open = _Open(entry, self.offset, described)
         name, big = entry.name.encode(), entry.size_bytes >= FULL_32
         size = 0 if described else entry.size_bytes
-        extra = _time_extra(entry) + (struct.pack("<HHQQ", 1, 16, size, size) if big else b"")
+        extra = _time_extra(entry.modified_at) + (struct.pack("<HHQQ", 1, 16, size, size) if big else b"")
         shown = FULL_32 if big else size
         dos_time, dos_date = _dos(entry.modified_at)
         head = _LOCAL.pack(
@@ -156,7 +157,7 @@ def _central(opened: _Open, crc: int) -> bytes:
     entry, name = opened.entry, opened.entry.name.encode()
     wide = [entry.size_bytes] * 2 if entry.size_bytes >= FULL_32 else []
     wide += [opened.offset] if opened.offset >= FULL_32 else []
-    extra = _time_extra(entry)
+    extra = _time_extra(entry.modified_at)
     if wide:
         extra += struct.pack(f"<HH{len(wide)}Q", 1, 8 * len(wide), *wide)
     version = VERSION_ZIP64 if wide else VERSION
@@ -187,11 +188,13 @@ def _central(opened: _Open, crc: int) -> bytes:
     )
 
 
-def _time_extra(entry: Entry) -> bytes:
+@lru_cache
+def _time_extra(seconds: int) -> bytes:
     """The time to the second, for all but the oldest programs; none for one that does not fit."""
-    return struct.pack("<2sHBi", b"UT", 5, 1, entry.modified_at) if entry.modified_at in _INT32 else b""
+    return struct.pack("<2sHBi", b"UT", 5, 1, seconds) if seconds in _INT32 else b""
 
 
+@lru_cache
 def _dos(seconds: int) -> tuple[int, int]:
     """Time and date as MS-DOS has them, in UTC: to two seconds, from 1980 to 2107."""
     try:
