@@ -34,9 +34,16 @@ def servers(worker_name: str) -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+def s3_server_of_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """A real S3 server with the bucket `media`, started once a test process when a test first needs it."""
     with S3Server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def s3_server(s3_server_of_all: S3Server) -> Iterator[S3Server]:
+    """The S3 server of this test process, awake while a test needs it."""
+    with s3_server_of_all.awake() as server:
         yield server
 
 

@@ -8,11 +8,14 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tests.support.forks import Forked, can_fork, fork_lingxi
 from tests.support.least_rights import as_app
 from tests.support.servers import ROOT
 from tests.support.waiting import wait_until_sync
@@ -20,6 +23,8 @@ from tests.support.waiting import wait_until_sync
 _NOISE = re.compile(
     r"Traceback \(most recent call last\)|Task exception was never retrieved|was never awaited"
 )
+LINGXI = [sys.executable, "-m", "lingxi"]
+_KILLED_SECONDS = 30.0
 _SERVERS = ("DATABASE_URL", "REDIS_URL")
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIPS_CONCURRENCY", "MALLOC_ARENA_MAX")
 
@@ -38,15 +43,37 @@ def run_lingxi(
     text_in: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """`lingxi …` to its end, with no terminal; `env` is added to a clean environment."""
-    return subprocess.run(
-        [sys.executable, "-m", "lingxi", *arguments],
-        env=environment(**env),
-        cwd=cwd,
-        input=text_in,
-        capture_output=True,
-        text=True,
-        timeout=timeout_seconds,
-    )
+    whole = environment(**env)
+    command = [*LINGXI, *arguments]
+    if not can_fork(whole):
+        return subprocess.run(
+            command,
+            env=whole,
+            cwd=cwd,
+            input=text_in,
+            capture_output=True,
+            text=True,
+            timeout=timeout_seconds,
+        )
+    with ExitStack() as stack:
+        given, out, log = (stack.enter_context(tempfile.TemporaryFile("w+b")) for _ in range(3))
+        given.write(text_in.encode())
+        given.seek(0)
+        process = fork_lingxi(
+            arguments,
+            env=whole,
+            cwd=cwd,
+            stdin=given.fileno(),
+            stdout=out.fileno(),
+            stderr=log.fileno(),
+        )
+        try:
+            code = process.wait(timeout_seconds)
+        finally:
+            process.kill()
+        out.seek(0)
+        log.seek(0)
+        return subprocess.CompletedProcess(command, code, out.read().decode(), log.read().decode())
 
 
 class Process:
@@ -55,11 +82,26 @@ class Process:
     def __init__(self, arguments: Sequence[str], env: Mapping[str, str], folder: Path, name: str) -> None:
         self.name = name
         self.out_path, self.log_path = folder / f"{name}.out", folder / f"{name}.log"
-        with open(self.out_path, "wb") as out, open(self.log_path, "wb") as log:
+        self._popen: subprocess.Popen[bytes] | Forked
+        with (
+            open(os.devnull, "rb") as nothing,
+            open(self.out_path, "wb") as out,
+            open(self.log_path, "wb") as log,
+        ):
+            if list(arguments[:3]) == LINGXI and can_fork(env):
+                self._popen = fork_lingxi(
+                    arguments[3:],
+                    env=env,
+                    cwd=folder,
+                    stdin=nothing.fileno(),
+                    stdout=out.fileno(),
+                    stderr=log.fileno(),
+                )
+                return
             self._popen = subprocess.Popen(
                 list(arguments),
                 env=dict(env),
-                stdin=subprocess.DEVNULL,
+                stdin=nothing,
                 stdout=out,
                 stderr=log,
                 cwd=folder,
@@ -134,7 +176,7 @@ class Process:
     def kill(self) -> None:
         """SIGKILL it alone, as the kernel's out-of-memory killer would."""
         self._popen.kill()
-        self._popen.wait()
+        self._popen.wait(_KILLED_SECONDS)
 
     def kill_group(self) -> None:
         """SIGKILL it and whatever it started in its group."""
@@ -142,7 +184,7 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self._popen.wait()
+        self._popen.wait(_KILLED_SECONDS)
 
     def tail(self, size: int = 3000) -> str:
         """The end of log and output, for messages."""
@@ -176,7 +218,7 @@ class Processes:
         """`lingxi …` in a clean environment plus `env`; what serves connects with the least rights."""
         if arguments[0] in ("api", "worker", "dispatcher"):
             env = {name: as_app(value) if name in _SERVERS else value for name, value in env.items()}
-        return self.start([sys.executable, "-m", "lingxi", *arguments], env=env, name=arguments[0])
+        return self.start([*LINGXI, *arguments], env=env, name=arguments[0])
 
     def close(self) -> None:
         """Kill what still runs."""
