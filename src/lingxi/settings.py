@@ -406,8 +406,13 @@ class Settings(BaseSettings):
 
     @property
     def served_queues(self) -> tuple[str, ...]:
-        """The logical queues that a worker process serves."""
-        return queues_named(self.queue, self.deployed_queues, self.groups)
+        """The logical queues that a worker process of ours serves: not those of processors that run elsewhere."""
+        from lingxi.processors.finding import find_processors
+
+        named = queues_named(self.queue, self.deployed_queues, self.groups)
+        found = find_processors(self.processor_modules)
+        elsewhere = {one.processor.name for one in found if one.processor.run is None}
+        return tuple(queue for queue in named if queue not in elsewhere)
 
     @property
     def concurrency(self) -> dict[str, int]:

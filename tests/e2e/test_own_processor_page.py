@@ -62,10 +62,14 @@ def begun(folder: Path, servers: Servers) -> str:
 
 @pytest.fixture(scope="module")
 def up(folder: Path, begun: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """The second step: it is served."""
+    """The second step: it is served, and so is one that no worker of ours runs."""
+    (folder / "studio_crop.py").write_text(blocks("in-another-language.md", "python")[0])
     logs = tmp_path_factory.mktemp("up")
     processes = Processes(logs)
-    settings = {"PYTHONPATH": f"{ROOT / 'src'}:{folder}", "LINGXI_PROCESSORS": "studio_number_lines"}
+    settings = {
+        "PYTHONPATH": f"{ROOT / 'src'}:{folder}",
+        "LINGXI_PROCESSORS": "studio_number_lines,studio_crop",
+    }
     try:
         started = start_up(processes, logs / "data", **settings, GRACE_SECONDS="3")
         yield started

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 
 from lingxi.bootstrap.common import (
     EXIT_REFUSED,
@@ -126,8 +125,6 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
         registry = make_registry(settings, decoders, pool, storage)
         config = worker_config(settings, name)
         processors = {one.name: one for one in registry.processors() if one.name in config.queues}
-        elsewhere = {name for name, one in processors.items() if one.run is None}
-        config = replace(config, queues=tuple(queue for queue in config.queues if queue not in elsewhere))
         beside.append(ScratchSweep(config.scratch_root))
         yield WorkerProcess(
             config,

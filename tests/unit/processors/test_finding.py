@@ -113,6 +113,14 @@ def test_settings_know_their_queues(write: Write, monkeypatch: pytest.MonkeyPatc
     settings = load_settings()
     assert settings.served_queues == ("studio:crop", "studio:sign", "demo:drill")
     assert settings.concurrency == {"studio:crop": 7}
+    monkeypatch.setenv(
+        "LINGXI_PROCESSORS", write("found_elsewhere", "A = Processor('studio:crop', Input, None)")
+    )
+    settings = load_settings()
+    assert (settings.deployed_queues[-1], settings.served_queues) == ("studio:crop", ("demo:drill",)), (
+        "a worker of ours does not serve what runs elsewhere, and nobody waits until it does"
+    )
+    monkeypatch.setenv("LINGXI_PROCESSORS", module)
     monkeypatch.setenv("LINGXI_QUEUES", "demo,studio:sign")
     monkeypatch.setenv("LINGXI_CONCURRENCY", "")
     assert load_settings().served_queues == ("studio:sign", "demo:drill")
