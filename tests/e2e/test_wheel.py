@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
@@ -38,14 +40,30 @@ def wheel(source: Path) -> Path:
     return built
 
 
-@pytest.fixture(scope="module")
-def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` folder of an installation by the commands of `docs/deploying.md`."""
+@pytest.fixture(
+    scope="module",
+    params=["beside what is installed here", pytest.param("by the page", marks=pytest.mark.slow)],
+)
+def installed(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` folder of an installation: by the commands of `docs/deploying.md`, which take two minutes, or the wheel alone."""
     folder = tmp_path_factory.mktemp("installed") / "lingxi"
-    pips = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
-    follow(
-        "install", source, replacing=("/opt/lingxi", str(folder)), timeout_seconds=170, PYTHONPATH="", **pips
-    )
+    if request.param == "by the page":
+        pips = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        follow(
+            "install",
+            source,
+            replacing=("/opt/lingxi", str(folder)),
+            timeout_seconds=170,
+            PYTHONPATH="",
+            **pips,
+        )
+        return folder / "bin"
+    venv.create(folder, symlinks=True)
+    (libraries,) = folder.glob("lib/python*/site-packages")
+    (libraries / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    wheel = request.getfixturevalue("wheel")
+    command = [sys.executable, "-m", "pip", "--python", str(folder / "bin/python"), "install", "-q"]
+    subprocess.run([*command, "--no-deps", "--no-index", "--ignore-installed", str(wheel)], check=True)
     return folder / "bin"
 
 
