@@ -97,6 +97,7 @@ def other_pictures() -> Iterator[tuple[str, bytes]]:
     yield "AVIF, 4:4:4", encoded(image, "AVIF", subsampling="4:4:4", quality=95)
     yield "HEIC, 4:4:4", encoded(image, "HEIF", chroma=444, quality=92)
     yield "HEIC, second of two", _second_of_two(image)
+    yield "HEIC, 10 bits", deep_heic(sixteen)
 
 
 def _second_of_two(image: Image.Image) -> bytes:
@@ -106,11 +107,23 @@ def _second_of_two(image: Image.Image) -> bytes:
     return out.getvalue()
 
 
+def deep_heic(image: pyvips.Image) -> bytes:
+    """Of a picture of one or three bands of 16 bits; stored as 10 bits."""
+    mode = "I;16" if image.bands == 1 else "RGB;16"
+    pixels, out = bytes(image.write_to_memory()), io.BytesIO()
+    pillow_heif.from_bytes(mode, (image.width, image.height), pixels).save(out, quality=92)
+    return out.getvalue()
+
+
 def heif_grid(
-    tile: bytes, *, says: tuple[int, int] = (128, 128), ispe: tuple[int, int] | None = None
+    tile: bytes,
+    *,
+    says: tuple[int, int] = (128, 128),
+    ispe: tuple[int, int] | None = None,
+    broken: int | None = None,
 ) -> bytes:
     """Two by two of the only picture of a HEIC or AVIF file of 64 x 64; `says`: how large the whole claims to be, `ispe`: what
-    the property beside it claims."""
+    the property beside it claims, `broken`: of which tile (0 to 3) the first bytes are missing."""
     top = dict(_boxes(tile))
     meta = dict(_boxes(top[b"meta"][4:]))
     shared = dict(_boxes(dict(_boxes(meta[b"iprp"]))[b"ipco"]))
@@ -120,7 +133,9 @@ def heif_grid(
 
     def whole(at: int) -> bytes:
         locations = _numbers(2, 1, 1, 0, 1) + _numbers(4, 0, len(grid))
-        locations += b"".join(_numbers(2, n, 0, 0, 1) + _numbers(4, at, len(top[b"mdat"])) for n in items)
+        for n in items:
+            missing = 9 if broken is not None and n == items[broken] else 0
+            locations += _numbers(2, n, 0, 0, 1) + _numbers(4, at + missing, len(top[b"mdat"]) - missing)
         names = _full(b"infe", 2, _numbers(2, 1, 0), b"grid\0")
         names += b"".join(_full(b"infe", 2, _numbers(2, n, 0), codec, b"\0") for n in items)
         properties = _box(config, shared[config]) + _full(b"ispe", 0, _numbers(4, 64, 64))

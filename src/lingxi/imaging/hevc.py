@@ -1,4 +1,4 @@
-"""HEIC and HEIF files, by pi_heif: libvips's wheel has no HEVC decoder."""
+"""HEIC and HEIF files: pi_heif reads their headers, its libheif their pixels. libvips's wheel has no HEVC decoder."""
 
 import mmap
 from dataclasses import replace
@@ -7,16 +7,15 @@ import pi_heif
 import pyvips
 
 from lingxi.imaging.colour import with_profile
+from lingxi.imaging.libheif import LibheifError, decode_primary
 from lingxi.imaging.loaders import DecodeError, Header
 
-pi_heif.options.DECODE_THREADS = 1  # a photo a core is faster than two threads on one
 pi_heif.options.THUMBNAILS = False
 pi_heif.options.DEPTH_IMAGES = False
 pi_heif.options.AUX_IMAGES = False
 
 _ERRORS = (ValueError, EOFError, SyntaxError, RuntimeError, OSError, IndexError)
 _BYTES_PER_PIXEL = 6  # the decoder's planes, the pixels made of them, and our copy
-_BANDS = {"L": 1, "LA": 2, "RGB": 3, "RGBA": 4}
 
 
 class HevcPicture:
@@ -27,7 +26,8 @@ class HevcPicture:
 
     def __init__(self, content: mmap.mmap, profile: bytes | None) -> None:
         try:
-            self._file = pi_heif.open_heif(content[:], convert_hdr_to_8bit=True)
+            self._content = content[:]
+            self._file = pi_heif.open_heif(self._content, convert_hdr_to_8bit=True)
             self._image = self._file[self._file.primary_index]
         except _ERRORS as error:
             raise DecodeError(str(error)) from error
@@ -45,13 +45,10 @@ class HevcPicture:
         self.info = dict(self._image.info)  # metadata that a Header does not keep, and `bit_depth`
 
     def load(self, shrink: int = 1, *, strict: bool = True) -> pyvips.Image:
+        bands = 1 if self._image.mode.startswith(("L", "I")) else 4 if self._image.has_alpha else 3
         try:
-            self._image.load()
-            width, height = self._image.size
-            # Its memory is not owned by the buffer that it hands out: without a copy the process dies.
-            pixels = bytes(self._image.data)
-            bands = _BANDS[self._image.mode.upper()]
-        except (*_ERRORS, KeyError) as error:
+            pixels, width, height = decode_primary(self._content, bands)
+        except LibheifError as error:
             raise DecodeError(str(error)) from error
         self.header = replace(self.header, width=width, height=height)  # a crop is known only now
         image = pyvips.Image.new_from_memory(pixels, width, height, bands, "uchar")

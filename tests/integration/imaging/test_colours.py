@@ -7,6 +7,7 @@ import pyvips
 
 from tests.integration.imaging.conftest import Make, assert_colour, assert_upright, flat, gray
 from tests.support.jpeg import with_segments
+from tests.support.kinds import deep_heic
 from tests.support.pictures import HEIC_GREEN_P3, corners, icc_profile, picture, with_profile
 
 # ── colours ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -84,6 +85,11 @@ def inks(depth: int = 8) -> pyvips.Image:
     )
     assert image.bands == 4
     return image
+
+
+async def test_gray_of_ten_bits_in_a_heic(make: Make) -> None:
+    made = await make(deep_heic(gray(150).cast("ushort").linear(257, 0).cast("ushort")))
+    assert_colour(made.colour(0.5, 0.5), (150, 150, 150))
 
 
 async def test_cmyk_with_and_without_a_profile(make: Make) -> None:

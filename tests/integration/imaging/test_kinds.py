@@ -78,6 +78,12 @@ async def test_a_picture_of_tiles_is_put_together(make: Make) -> None:
             assert_colour(made.colour(at, at), RED, TOLERANCE)
 
 
+@pytest.mark.parametrize("broken", range(4))
+async def test_a_picture_with_a_broken_tile_is_not_shown_with_a_hole(make: Make, broken: int) -> None:
+    data = heif_grid(encoded(pillow_picture(corners(64, 64)), "HEIF"), broken=broken)
+    assert not await refused_as(make, data, "corrupt_image")
+
+
 async def refused_as(make: Make, data: bytes, *codes: str) -> str:
     started = time.process_time()
     try:
