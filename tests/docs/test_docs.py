@@ -34,7 +34,7 @@ NO_METRICS = {
     "lingxi_bench_",
 }
 OTHERS_VARIABLES = {  # of the environment, that are no settings: of clients, tests, benchmarks and other programs
-    "LINGXI_URL", "LINGXI_TOKEN", "LINGXI_TEST_SERVERS", "LINGXI_BENCH_ENV", "WEBHOOK_SECRET", "SSL_CERT_FILE",
+    "LINGXI_URL", "LINGXI_TOKEN", "LINGXI_TYPE", "LINGXI_TEST_SERVERS", "LINGXI_BENCH_ENV", "WEBHOOK_SECRET", "SSL_CERT_FILE",
     "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_RESOURCE_ATTRIBUTES", "REQUEST_ID", "ON_ERROR_STOP", "O_APPEND",
 }  # fmt: skip
 SHARED_OPTIONS = {"--url", "--token", "--data-dir", "--json", "--help", "--install-completion"}

@@ -1,10 +1,11 @@
 """What the event streams of this process do, for `/metrics`."""
 
-from lingxi.observability.metrics import Gauge
+from lingxi.observability.metrics import Gauge, Histogram, Metric
+from lingxi.observability.tallies import Distribution
 from lingxi.stream.hub import Hub
 
 
-def stream_gauges(hub: Hub) -> list[Gauge]:
+def stream_gauges(hub: Hub) -> list[Metric]:
     """Streams that are open, what they watch, and how streams fared since the start of the process."""
     counts = hub.counts
     return [
@@ -36,5 +37,11 @@ def stream_gauges(hub: Hub) -> list[Gauge]:
             (),
             {(): counts.refused},
             "counter",
+        ),
+        Histogram(
+            "lingxi_stream_end_seconds",
+            "From the commit that ended a task's round until those who watched it were told.",
+            (),
+            {(): Distribution(tuple(counts.ends), counts.ends_seconds)},
         ),
     ]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from lingxi.cli import running
+from lingxi.cli.access import audit
 from lingxi.cli.options import DEFAULT_DATA_DIR, DataDirOption, JsonOption
 from lingxi.cli.output import Output
 
@@ -29,7 +30,7 @@ def prune(
 
     async def main() -> dict[str, int]:
         from lingxi.bootstrap.common import retention_of
-        from lingxi.db.session import create_pool
+        from lingxi.db.session import create_pool, transaction
         from lingxi.maintenance.pruner import Pruner
         from lingxi.services.retention import count_prunable
 
@@ -39,7 +40,10 @@ def prune(
             if dry_run:
                 async with pool.acquire(timeout=5) as connection:
                     return await count_prunable(connection, retention)
-            return await Pruner(pool, retention).prune_once(steps=_STEPS)
+            removed = await Pruner(pool, retention).prune_once(steps=_STEPS)
+            async with transaction(pool) as connection:
+                await audit(connection, None, "prune", f"rows:{sum(removed.values())}")
+            return removed
         finally:
             await pool.close()
 

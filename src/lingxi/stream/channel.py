@@ -68,6 +68,11 @@ class Channel:
         return self.subject is not None and self.seen >= settled(self.subject.cursor)
 
     @property
+    def has_ended(self) -> bool | None:
+        """Have those who watch been told of an end? None before the first read."""
+        return None if self.subject is None else self.subject.final and self.is_settled
+
+    @property
     def is_idle(self) -> bool:
         return not (self.watchers or self.joins or self.held)
 

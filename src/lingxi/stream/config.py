@@ -1,6 +1,9 @@
 """How the hub behaves, and what it has done."""
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from lingxi.observability.tallies import BUCKETS_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +30,12 @@ class HubCounts:
     stalled: int = 0  # ended: a send did not return in time
     revoked: int = 0
     refused: int = 0
+    ends: list[int] = field(
+        default_factory=lambda: [0] * (len(BUCKETS_SECONDS) + 1)
+    )  # that watchers were told of, by how long after the commit
+    ends_seconds: float = 0.0
+
+    def told_of_end(self, seconds: float) -> None:
+        """Those who watch a task were told of its end, so long after it."""
+        self.ends[bisect_left(BUCKETS_SECONDS, seconds)] += 1
+        self.ends_seconds += seconds

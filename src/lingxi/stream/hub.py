@@ -61,7 +61,7 @@ class Hub:
         self._readers = (poll_reader, page_reader)
         self._check_access = check_access
         self._channels: dict[Key, Channel] = {}
-        self._poll = Poll(poll_reader, self._channels, self.config.poll_seconds)
+        self._poll = Poll(poll_reader, self._channels, self.config.poll_seconds, self.counts.told_of_end)
         self._access_doubted = asyncio.Event()
         self._running: dict[Watcher, asyncio.Task[Any] | None] = {}
         self._left = asyncio.Event()  # a watcher has left

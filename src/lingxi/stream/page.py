@@ -26,11 +26,14 @@ class Ask:
 
 @dataclass(frozen=True)
 class Page:
-    """A subject and its next changes. Not `complete`: more has changed than was asked for."""
+    """A subject and its next changes. Not `complete`: more has changed than was asked for. `ended_seconds`: since when a task
+    that has ended has done so, by PostgreSQL's clock.
+    """
 
     subject: Subject
     blocks: Sequence[Block]
     complete: bool
+    ended_seconds: float | None = None
 
     @property
     def last(self) -> Point:

@@ -6,6 +6,7 @@ none.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 from lingxi.domain.errors import PostgresUnavailable
@@ -24,14 +25,24 @@ log = get_logger("stream.poll")
 
 
 class Poll:
-    """Publishes to `channels` (of the hub, which adds and removes them) what it reads of their subjects."""
+    """Publishes to `channels` (of the hub, which adds and removes them) what it reads of their subjects.
 
-    def __init__(self, reader: Reader, channels: dict[Key, Channel], poll_seconds: float) -> None:
+    `on_end` is told how many seconds after its end those who watch a task were told of it.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        channels: dict[Key, Channel],
+        poll_seconds: float,
+        on_end: Callable[[float], None],
+    ) -> None:
         self.count = 0
         self.failures = 0
         self._reader = reader
         self._channels = channels
         self._poll_seconds = poll_seconds
+        self._on_end = on_end
         self._soon: set[Key] = set()  # not only at the next floor
         self._wanted = asyncio.Event()
         self._pacer = Pacer()
@@ -94,7 +105,10 @@ class Poll:
         self._failing = False
         for channel in channels:
             if (page := pages.get(channel.key)) is not None:
+                ended = channel.has_ended
                 channel.publish(page)
+                if channel.has_ended and ended is False and page.ended_seconds is not None:
+                    self._on_end(page.ended_seconds)
                 if not channel.is_settled:
                     self.ask_for(channel.key)
         for _, waiting in joins:

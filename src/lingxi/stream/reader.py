@@ -75,7 +75,8 @@ async def _read_tasks(connection: Connection, asks: Sequence[Ask]) -> dict[Key, 
 def _page(record: Record, rows_asked: int) -> Page:
     task, rows = task_of(record), _rows(record)
     complete = rows_asked == 0 or len(rows) == record["found"] < rows_asked
-    return Page(TaskSubject(task), item_blocks(task.id, rows, more_follow=not complete), complete)
+    blocks = item_blocks(task.id, rows, more_follow=not complete)
+    return Page(TaskSubject(task), blocks, complete, record["ended_seconds"])
 
 
 def _rows(record: Record) -> list[ItemRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from lingxi.api import server
 from lingxi.api.limits import Limits, host_without_port
 from tests.integration.api.harness import QUICK_LIMITS, Api, World, changed, open_api, row_counts
 from tests.integration.api.raw import exchange, request
+from tests.support.waiting import wait_until
 
 TASKS = "/api/v1/media-tasks"
 SMALL = changed(QUICK_LIMITS, max_body_bytes=100_000, max_object_bytes=200_000)
@@ -227,3 +229,26 @@ def test_a_host_is_a_name_or_an_address_and_a_port() -> None:
         "[::1",
     ):
         assert host_without_port(given) == "", given
+
+
+async def test_who_takes_nothing_of_an_object_gives_the_file_back(
+    database_url: str, redis_url: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that asks and never reads: after a minute (here, a moment) the file is closed, and so is the connection."""
+    monkeypatch.setattr("lingxi.api.stored_bytes._SEND_SECONDS", 1.5)
+    size = 64 * 1024 * 1024  # more than the sockets between hold
+
+    def opened() -> list[str]:
+        names = [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if os.path.lexists(one)]
+        return [name for name in names if name.startswith(str(tmp_path / "objects"))]
+
+    async with open_api(
+        database_url, redis_url, tmp_path, limits=Limits(max_object_bytes=size), allowed_hosts=("*",)
+    ) as api:
+        async with api.client(world.ours.editor) as editor:
+            assert (await editor.put("objects/large", content=bytes(size))).status_code == 201
+        host, port = api.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(request("GET", "/api/v1/objects/large", _auth(world)))
+            await wait_until(opened, 10, "the file is read")
+            await wait_until(lambda: not opened(), 10, "the file is closed")

@@ -105,6 +105,36 @@ async def test_each_gauge_counts_what_it_says(
     await client.aclose()
 
 
+async def test_a_scrape_costs_redis_the_same_however_long_its_queues_are(api: Api, redis_url: str) -> None:
+    """The same commands as often, none of which reads what waits, and no longer answer."""
+
+    async def asked() -> tuple[dict[str, int], int]:
+        await client.config_resetstat()
+        before = (await client.info("stats"))["total_net_output_bytes"]
+        await _scrape(api)
+        output = (await client.info("stats"))["total_net_output_bytes"] - before
+        calls = {name: told["calls"] for name, told in (await client.info("commandstats")).items()}
+        return calls, output
+
+    async with redis.asyncio.from_url(redis_url) as client:
+        await _scrape(api)  # connections are open, scripts are known
+        empty, empty_bytes = await asked()
+        for part in range(100):
+            jobs = [f"job-{part}-{number}" for number in range(1_000)]
+            await client.rpush("bull:demo-drill:wait", *jobs)
+            await client.zadd("bull:demo-drill:prioritized", dict.fromkeys(jobs, 1))
+            await client.zadd("bull:demo-drill:delayed", dict.fromkeys(jobs, 1))
+        full, full_bytes = await asked()
+        samples, _ = await _scrape(api)
+    assert samples["lingxi_queue_jobs", ("demo:drill", "waiting")] == 200_000
+    assert full == empty
+    assert abs(full_bytes - empty_bytes) < 1_000
+    reading = {"lrange", "zrange", "zrangebyscore", "smembers", "scan", "keys", "hgetall", "sort"}
+    assert {name.removeprefix("cmdstat_") for name in full} & reading <= {"hgetall"}, (
+        "the totals, of bounded size"
+    )
+
+
 async def test_requests_are_timed_by_route_never_by_address(api: Api, editor: httpx.AsyncClient) -> None:
     await editor.get("media-tasks/no-uuid")
     await editor.get("nothing/secret-path")

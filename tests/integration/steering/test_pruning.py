@@ -263,3 +263,5 @@ async def test_on_the_command_line(work: Work, tmp_path: Path) -> None:
         answer = json.loads(said.stdout.splitlines()[-1])
         assert answer == {"dryRun": bool(asked), "rows": {**NOTHING, "tasks": 1, "items": 2}}
         assert await work.pool.fetchval("select count(*) from media_tasks") == left
+    audited = await work.pool.fetch("select verb, target, actor from audit_log")
+    assert [tuple(row) for row in audited] == [("prune", "rows:3", None)], "counting leaves none"

@@ -13,6 +13,7 @@ import structlog
 
 from lingxi.domain.errors import PostgresUnavailable
 from lingxi.domain.ids import item_id
+from lingxi.observability.tallies import BUCKETS_SECONDS
 from lingxi.stream.hub import HubConfig
 from tests.integration.stream.stage import Stage, Viewer, open_stage
 from tests.support.waiting import wait_until
@@ -48,6 +49,25 @@ async def _statements(stage: Stage, watchers: int) -> tuple[int, int]:
 
 async def test_watchers_cost_no_statements(hinted: Stage) -> None:
     assert await _statements(hinted, 3) == await _statements(hinted, 300) == (1, 5)
+
+
+async def test_an_end_is_timed_once_for_all_who_watch(hinted: Stage) -> None:
+    """From its commit, by PostgreSQL's clock. Who comes afterwards is not counted; the end of a retry round is one more."""
+    task = await hinted.submit(1)
+    viewers = [await hinted.watching(task) for _ in range(3)]
+    await asyncio.gather(*(viewer.until(lambda v: v.frames) for viewer in viewers))
+    await hinted.run(task, 1)
+    await hinted.pool.execute(
+        "update media_tasks set finished_at = finished_at - interval '7 seconds' where id = $1", task.id
+    )
+    hinted.hub.hint([task.id])
+    await asyncio.gather(*(viewer.ended() for viewer in viewers))
+    counts = hinted.hub.counts
+    assert sum(counts.ends) == 1 and counts.ends[BUCKETS_SECONDS.index(10)] == 1
+    assert 7 <= counts.ends_seconds < 10
+    late = await hinted.watching(task)
+    await late.ended()
+    assert sum(counts.ends) == 1
 
 
 async def test_one_hint_brings_more_than_one_poll_can_read(

@@ -187,8 +187,7 @@ def test_xmp() -> None:
         b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>',
         PACKET.encode()[:-9],
         b"\xff\xfe<a/>",
-        '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'.encode("utf-16"),
-        "<a/>".encode("utf-16-be"),
+        b"\xfe\xff" + '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'.encode("utf-16-be"),
     ],
 )
 def test_xmp_that_is_none(data: bytes) -> None:

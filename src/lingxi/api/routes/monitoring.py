@@ -21,7 +21,7 @@ from lingxi.broker.client import ping
 from lingxi.broker.errors import BrokerError
 from lingxi.db.revision import is_current
 from lingxi.domain.errors import PostgresUnavailable
-from lingxi.observability.metrics import COLLECT_SECONDS, CONTENT_TYPE, Collector, Gauge, render
+from lingxi.observability.metrics import COLLECT_SECONDS, CONTENT_TYPE, Collector, Gauge, Metric, render
 from lingxi.services.read_health import read_revision
 
 probes = APIRouter(prefix="/api/v1", tags=["Health"])
@@ -91,7 +91,7 @@ async def metrics(request: Request) -> Response:
     monitor: QueueMonitor = request.app.state.monitor
     hub = deps_of(request).hub
 
-    async def streams() -> list[Gauge]:
+    async def streams() -> list[Metric]:
         return stream_gauges(hub)
 
     async def disks() -> list[Gauge]:

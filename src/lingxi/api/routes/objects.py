@@ -9,7 +9,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Path
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from lingxi.api import documented as doc
 from lingxi.api import examples, schemas
@@ -17,6 +16,7 @@ from lingxi.api.answers import json_answer, object_to_wire
 from lingxi.api.auth import Editor, Viewer
 from lingxi.api.deps import ApiDeps, deps_of
 from lingxi.api.documented import documented
+from lingxi.api.stored_bytes import BytesResponse, Stored
 from lingxi.db.session import transaction
 from lingxi.domain.errors import Conflict, LingxiError, MalformedRequest, TooLarge
 from lingxi.observability import failpoints
@@ -24,7 +24,6 @@ from lingxi.services.get_object import StoredObject, checked_object_name, get_ob
 from lingxi.services.put_object import put_object, receive_object
 from lingxi.services.record_audit import record_audit
 from lingxi.storage.errors import ObjectMissing, StorageUnavailable
-from lingxi.storage.port import ObjectReader
 
 router = APIRouter(prefix="/api/v1", tags=["Objects"])
 
@@ -127,7 +126,8 @@ async def send_object(request: Request, stored: StoredObject) -> Response:
         reader = await deps_of(request).storage.open(stored.storage_key, start=start, length=length)
     except (ObjectMissing, StorageUnavailable) as error:
         raise LingxiError("The object's bytes cannot be read now.") from error
-    return ObjectResponse(stored, reader, start, length)
+    found = Stored(stored.storage_key, stored.size_bytes, stored.sha256, stored.content_type)
+    return BytesResponse(reader, length, found, _headers(stored, start, length))
 
 
 @router.head(
@@ -172,25 +172,3 @@ def _headers(stored: StoredObject, start: int, length: int) -> dict[str, str]:
     if length != stored.size_bytes:
         headers["Content-Range"] = f"bytes {start}-{start + length - 1}/{stored.size_bytes}"
     return headers
-
-
-class ObjectResponse(Response):
-    """Streams an open object. If reading fails half-way the connection ends early, so the client sees a cut transfer."""
-
-    def __init__(self, stored: StoredObject, reader: ObjectReader, start: int, length: int) -> None:
-        self._reader = reader
-        self.status_code = 200 if length == stored.size_bytes else 206
-        self.media_type = stored.content_type
-        self.background = None
-        self.init_headers(_headers(stored, start, length))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await send(
-                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-            )
-            async for chunk in self._reader:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            await self._reader.close()

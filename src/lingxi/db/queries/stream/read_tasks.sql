@@ -3,7 +3,7 @@
 -- the items of a changed task by their primary key and sorts; tasks that have not changed cost one look at their row.
 -- $1 uuid[] task ids; $2 bigint[] and $3 int[] the points (number, position); $4 int[] most rows of each; $5 boolean[] answer also
 -- when nothing changed; $6 int: bytes of results after which a page ends (it holds at least one row)
-select t.*, coalesce(page.found, 0) as found, page.positions, page.numbers, page.states, page.refs, page.attempts, page.results,
+select t.*, extract(epoch from clock_timestamp() - t.finished_at)::float8 as ended_seconds, coalesce(page.found, 0) as found, page.positions, page.numbers, page.states, page.refs, page.attempts, page.results,
        page.error_codes, page.error_messages, page.error_retryables
   from unnest($1::uuid[], $2::bigint[], $3::int[], $4::int[], $5::boolean[]) as asked(task_id, number, position, most, always)
   join media_tasks t on t.id = asked.task_id and (t.last_seq > asked.number or asked.always)
