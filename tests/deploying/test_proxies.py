@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,9 +91,9 @@ def caddy_command(folder: Path, api: str, port: int, made: Certificates) -> list
             "lingxi.example.org {",
             f"https://localhost:{port} {{\n\tbind 127.0.0.1\n\ttls {made.server} {made.key}",
         ),
+        ("{\n\t# With", f"{{\n\tadmin off\n\tauto_https off\n\tstorage file_system {folder}/caddy\n\t# With"),
     )
-    options = f"{{\n\tadmin off\n\tauto_https off\n\tstorage file_system {folder}/caddy\n}}\n"
-    (folder / "Caddyfile").write_text(options + site, "utf-8")
+    (folder / "Caddyfile").write_text(site, "utf-8")
     program = need_program("caddy", "to stand in front of an API")
     return [program, "run", "--config", f"{folder}/Caddyfile", "--adapter", "caddyfile"]
 
@@ -136,6 +136,21 @@ def proxy(
         assert '"GET /s/- HTTP/1.1" 308' in (folder / "access.log").read_text()
     for log in folder.glob("*.log"):
         assert "a-secret" not in log.read_text(), log.name
+
+
+@pytest.mark.parametrize("make_command", [nginx_command, caddy_command])
+def test_an_api_that_is_away_leaves_no_secret_in_a_log(
+    make_command: Callable[[Path, str, int, Certificates], list[str]], tmp_path: Path
+) -> None:
+    """Proxies like to quote the address of what failed."""
+    port, made = free_port(), make_certificates(tmp_path / "tls")
+    command = make_command(tmp_path, f"127.0.0.1:{free_port()}", port, made)
+    with (
+        running(command, tmp_path, f"https://localhost:{port}", made) as proxy,
+        httpx.Client(verify=made.context(), base_url=proxy.url) as client,
+    ):
+        assert client.get("/s/a-secret", params={"token": "a-secret"}).status_code == 502
+    assert [log.name for log in tmp_path.glob("*.log") if "a-secret" in log.read_text()] == []
 
 
 async def frames(answer: httpx.Response) -> AsyncIterator[str]:
