@@ -90,6 +90,8 @@ def other_pictures() -> Iterator[tuple[str, bytes]]:
         image, ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB"), outputMode="LAB"
     )
     assert lab is not None
+    for compression in ("raw", "tiff_lzw"):
+        yield f"TIFF, YCbCr, {compression}", encoded(image.convert("YCbCr"), "TIFF", compression=compression)
     yield "TIFF, Lab", encoded(lab, "TIFF")
     yield "TIFF, Lab, LZW", encoded(lab, "TIFF", compression="tiff_lzw")
     for bits in (10, 12):

@@ -10,6 +10,7 @@ Content = bytes | mmap.mmap
 
 _MAX_BOXES: Final = 4096
 _MAX_ITEMS: Final = 65_536
+_AT_THE_TOP: Final = {b"ftyp", b"meta", b"mdat", b"moov", b"moof", b"free", b"skip", b"wide", b"uuid"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,21 @@ def brands(content: Content) -> tuple[bytes, set[bytes]]:
 
 
 def layout(content: Content) -> Layout:
-    """Walk the boxes at the top and those of `meta`; MalformedBoxes when that is not possible."""
+    """Walk the boxes at the top and those of `meta`; MalformedBoxes when that is not possible. Bytes behind the picture that
+    are no boxes do not count."""
     found = Layout()
-    for box in _boxes(content, 0, len(content)):
-        found.needed_bytes = max(found.needed_bytes, box.end)
-        found.has_movie |= box.type == b"moov"
-        if box.type == b"meta" and box.end <= len(content):
-            found.has_meta = True
-            _read_meta(content, box, found)
+    try:
+        for box in _boxes(content, 0, len(content)):
+            if found.has_meta and box.end > len(content) and box.type not in _AT_THE_TOP:
+                break
+            found.needed_bytes = max(found.needed_bytes, box.end)
+            found.has_movie |= box.type == b"moov"
+            if box.type == b"meta" and box.end <= len(content):
+                _read_meta(content, box, found)
+                found.has_meta = True
+    except MalformedBoxes:
+        if not found.has_meta:
+            raise
     return found
 
 

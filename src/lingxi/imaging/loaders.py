@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol
 
 import pyvips
 
-from lingxi.imaging import lab
+from lingxi.imaging import lab, ycbcr
 from lingxi.imaging.colour import profile_of, with_profile
+from lingxi.imaging.gif import first_frame
 from lingxi.imaging.sniff import ImageKind
 from lingxi.imaging.wholeness import check_boxes
 
@@ -94,6 +95,12 @@ def open_picture(kind: ImageKind, content: mmap.mmap, descriptor: int) -> Pictur
     """By the kind that was sniffed. ImageError for boxes that are cut, DecodeError for a header that is not readable."""
     if kind is ImageKind.TIFF and (encoding := lab.encoding_of(content)) is not None:
         return LabPicture(lab.as_rgb(content), encoding)
+    if kind is ImageKind.TIFF and ycbcr.is_plain(content):
+        if ycbcr.is_subsampled(content):
+            raise DecodeError("subsampled YCbCr without JPEG is not implemented")
+        return YCbCrPicture(kind, descriptor)
+    if kind is ImageKind.GIF:
+        return GifPicture(descriptor, first_frame(content))
     if kind not in _ISOBMFF:
         return VipsPicture(kind, descriptor)
     layout = check_boxes(content)
@@ -159,6 +166,33 @@ class VipsPicture:
             decoded_bytes=image.width * image.height * image.bands * sample_bytes,
             many_scans=bool(field(image, "jpeg-multiscan", 0)),
         )
+
+
+class GifPicture(VipsPicture):
+    """The first frame of a GIF: left, top, width, height of it on the canvas. What it does not cover is transparent, which
+    libvips shows as black where no colour is declared transparent."""
+
+    def __init__(self, descriptor: int, frame: tuple[int, int, int, int] | None) -> None:
+        super().__init__(ImageKind.GIF, descriptor)
+        self._frame = frame
+
+    def load(self, shrink: int = 1, *, strict: bool = True) -> pyvips.Image:
+        image = super().load(shrink, strict=strict)
+        if self._frame is None or image.hasalpha():
+            return image
+        left, top, width, height = self._frame
+        width, height = min(width, image.width - left), min(height, image.height - top)
+        if (width, height) == (image.width, image.height) or width <= 0 or height <= 0:
+            return image
+        shown = image.crop(left, top, width, height)
+        return shown.embed(left, top, image.width, image.height, extend="white")
+
+
+class YCbCrPicture(VipsPicture):
+    """A TIFF in YCbCr without JPEG, with colours of its own for each pixel."""
+
+    def load(self, shrink: int = 1, *, strict: bool = True) -> pyvips.Image:
+        return ycbcr.to_rgb(super().load(shrink, strict=strict))
 
 
 class LabPicture(VipsPicture):

@@ -4,7 +4,7 @@ that broke off may have the right size, and zeros in the place of what is missin
 
 from typing import Final
 
-from lingxi.imaging import isobmff, tiff
+from lingxi.imaging import gif, isobmff, tiff
 from lingxi.imaging.errors import ImageError
 from lingxi.imaging.sniff import Content, ImageKind
 
@@ -46,7 +46,7 @@ def check_written(kind: ImageKind, content: Content) -> None:
         case ImageKind.WEBP:
             unwritten = _webp_ends_in_nothing(content)
         case ImageKind.GIF:
-            unwritten = content[-len(_NOTHING) :] == _NOTHING and _end_of_gif(content) != b"\x3b"
+            unwritten = content[-len(_NOTHING) :] == _NOTHING and gif.end_of_blocks(content) != b"\x3b"
         case _:
             unwritten = False  # their decoders notice
     if unwritten:
@@ -99,7 +99,7 @@ def _is_cut(kind: ImageKind, content: Content) -> bool:
         case ImageKind.PNG:
             return _png_is_cut(content)
         case ImageKind.GIF:
-            return not _end_of_gif(content)
+            return not gif.end_of_blocks(content)
         case ImageKind.WEBP:
             return int.from_bytes(content[4:8], "little") + 8 > len(content)
         case ImageKind.TIFF:
@@ -153,30 +153,3 @@ def _webp_ends_in_nothing(content: Content) -> bool:
             return False
         at += 24 if kind == b"ANMF" else 8 + size + (size & 1)  # a frame holds chunks of its own
     return False
-
-
-def _end_of_gif(content: Content) -> bytes:
-    """What stands where the blocks end: the trailer, nothing, or what does not belong there."""
-    flags = content[10:11]
-    at = 13 + _color_table_bytes(flags)
-    for _ in range(_MAX_SEGMENTS):
-        introducer = content[at : at + 1]
-        if introducer == b"\x21":
-            at = _after_sub_blocks(content, at + 2)
-        elif introducer == b"\x2c":
-            at = _after_sub_blocks(content, at + 11 + _color_table_bytes(content[at + 9 : at + 10]))
-        else:
-            return introducer
-    return b"\x3b"
-
-
-def _color_table_bytes(flags: bytes) -> int:
-    return 3 << (flags[0] & 7) + 1 if flags and flags[0] & 0x80 else 0
-
-
-def _after_sub_blocks(content: Content, at: int) -> int:
-    while size := content[at : at + 1]:
-        at += 1 + size[0]
-        if size[0] == 0:
-            return at
-    return at

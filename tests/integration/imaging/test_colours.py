@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 import pyvips
+from PIL import Image
 
 from tests.integration.imaging.conftest import Make, assert_colour, assert_upright, flat, gray
 from tests.support.jpeg import with_segments
-from tests.support.kinds import deep_heic
+from tests.support.kinds import deep_heic, encoded
 from tests.support.pictures import HEIC_GREEN_P3, corners, icc_profile, picture, with_profile
 
 # ── colours ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -166,6 +169,21 @@ async def test_an_edge_of_transparency_has_no_fringe(make: Make) -> None:
     made = await make(image.pngsave_buffer(compression=1))
     assert made.sizes[1] == (2048, 205)
     assert made.pixels.min() >= 253
+
+
+@pytest.mark.parametrize("transparent", [False, True])
+async def test_what_the_first_frame_of_a_gif_leaves_free_is_white(make: Make, transparent: bool) -> None:
+    frame = Image.new("P", (40, 30), 1)
+    frame.putpalette([0, 0, 0, 220, 30, 30, 0, 200, 0])
+    data = bytearray(encoded(frame, "GIF", **({"transparency": 2} if transparent else {})))
+    descriptor = data.index(b"\x2c", 13 + 3 * (2 << (data[10] & 7)))
+    data[6:10] = struct.pack("<HH", 120, 90)  # the canvas
+    data[descriptor + 1 : descriptor + 5] = struct.pack("<HH", 60, 30)
+    made = await make(bytes(data))
+    assert made.sizes[0] == (120, 90)
+    assert_colour(made.colour(0.6, 0.45), (220, 30, 30), 6)
+    for place in ((0.1, 0.1), (0.1, 0.85), (0.85, 0.85)):
+        assert_colour(made.colour(*place), (255, 255, 255))
 
 
 async def test_a_transparent_gif_and_its_first_frame_only(make: Make) -> None:

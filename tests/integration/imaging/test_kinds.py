@@ -172,6 +172,13 @@ def foreign_files() -> Iterator[tuple[str, bytes]]:
     yield "DNG", tiff_with({256: (3, 8), 257: (3, 8), 262: (3, 2), 50706: (1, 1)})
 
 
+async def test_a_tiff_with_colours_for_groups_of_pixels_is_said_to_be_one(make: Make) -> None:
+    data = encoded(pillow_picture().convert("YCbCr"), "TIFF")
+    at = data.index(struct.pack("<HHI", 530, 3, 2)) + 8
+    data = data[:at] + struct.pack("<HH", 2, 2) + data[at + 4 :]
+    assert not await refused_as(make, data, "unsupported_type")
+
+
 async def test_a_foreign_file_is_told_from_a_photo(make: Make) -> None:
     assert not await wrong_ones(foreign_files(), lambda data: refused_as(make, data, "unsupported_type"))
 
@@ -234,12 +241,15 @@ async def test_a_file_too_small_for_its_pixels_costs_nothing(make: Make) -> None
 
 def with_ballast() -> Iterator[tuple[str, bytes]]:
     """Good pictures that carry something else, which harms nobody."""
-    png, jpeg = encoded(pillow_picture(), "PNG"), encoded(pillow_picture(), "JPEG", quality=92)
+    png = encoded(pillow_picture(), "PNG")
     zeros = zlib.compress(bytes(60 << 20), 9)
     yield "compressed text", png[:33] + _chunk(b"zTXt", b"Comment\0\0" + zeros) + png[33:]
     yield "compressed profile", png[:33] + _chunk(b"iCCP", b"x\0\0" + zeros) + png[33:]
-    yield "bytes after the end", jpeg + os.urandom(5000)
-    yield "an archive after the end", jpeg + b"PK\x03\x04" + bytes(500)
+    for kind in ("JPEG", "PNG", "WEBP", "GIF", "TIFF", "AVIF", "HEIF"):
+        whole = encoded(pillow_picture(), kind, **({"quality": 92} if kind in ("JPEG", "WEBP") else {}))
+        yield f"{kind}, bytes after the end", whole + os.urandom(5000)
+        yield f"{kind}, an archive after the end", whole + b"PK\x03\x04" + bytes(500)
+        yield f"{kind}, zeros after the end", whole + bytes(3000)
 
 
 async def test_ballast_is_left_alone(make: Make) -> None:

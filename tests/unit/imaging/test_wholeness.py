@@ -39,7 +39,8 @@ def test_the_end_marker_of_a_thumbnail_is_not_the_end_of_the_picture() -> None:
 @pytest.mark.parametrize("data", [HEIC_48x32, picture("avif")])
 def test_a_whole_heic_or_avif_passes(data: bytes) -> None:
     check_boxes(data)
-    check_boxes(data + bytes(5))  # a little padding does no harm
+    for behind in (bytes(5), bytes(50), b"junk" * 9, b"\0\0\0\3abcd", b"PK\3\4" + bytes(90)):
+        check_boxes(data + behind)
 
 
 @pytest.mark.parametrize("data", [HEIC_48x32, picture("avif")])
