@@ -123,7 +123,7 @@ def obey(context: SyncContext, given: Order) -> dict[str, Any] | None:
             context.put_object("out.txt", copy)
             return {"scratch": str(context.scratch())}
         case "smuggle":
-            context.put_object("theirs.txt", Path("/proc/self/environ"))
+            context.put_object("theirs.txt", Path(__file__))
         case "pipe":
             os.mkfifo(context.scratch() / "pipe")
             context.put_object("never.txt", context.scratch() / "pipe")

@@ -98,3 +98,16 @@ def test_a_processor_can_be_stopped_and_crashed_from_its_progress(bench: Bench, 
     assert stopped.result["reason"] == StopReason.SHUTDOWN
     crashed = bench.run(COUNT, {"object": "in.txt"}, on_progress=lambda said: bench.crash_now())
     assert crashed.outcomes == ["lost", "succeeded"]
+
+
+@pytest.mark.parametrize("what", ["smuggle", "pipe"])
+def test_a_child_stores_files_of_its_scratch_folder_and_nothing_else(bench: Bench, what: str) -> None:
+    ran = bench.run(OBEY, {"what": what})
+    assert (ran.code, ran.outcomes) == ("internal_error", ["retrying", "failed"])
+    assert bench.get("theirs.txt") is None
+    assert bench.scratch_left() == []
+
+
+def test_a_child_fetches_and_stores(bench: Bench) -> None:
+    assert bench.run(OBEY, {"what": "copy"}).state == "succeeded"
+    assert bench.get("out.txt") == b"SEVEN LETTERS"

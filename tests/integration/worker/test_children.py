@@ -85,8 +85,6 @@ async def test_an_item_runs_in_a_child_that_serves_the_next_one_too(
         ("transient", 0, "succeeded", None, ["retrying"]),
         ("bug", 0, "failed", "internal_error", ["retrying", "failed"]),
         ("fill", 8, "failed", "scratch_full", ["failed"]),
-        ("smuggle", 0, "failed", "internal_error", ["retrying", "failed"]),
-        ("pipe", 0, "failed", "internal_error", ["retrying", "failed"]),
         ("fork", 0, "failed", "crashed", ["retrying", "failed"]),
         ("chatter", 0, "succeeded", None, []),
         ("unspeakable", 0, "failed", "no_good", ["failed"]),
