@@ -131,7 +131,8 @@ def lines_of(process: Process) -> dict[str, str]:
 
 
 def test_a_camera_fills_the_folder(up: Up, processes: Processes, tmp_path: Path) -> None:
-    """A file that grows is left alone until it has stopped; Ctrl-C ends it in order."""
+    """A file that grows is left alone until it has stopped; what was sent of one that paused is taken back; Ctrl-C ends it
+    in order."""
     folder = folder_of(tmp_path, {"before.jpg": photo(20)})
     process = watching(up, processes, folder, "Tethered")
     whole = photo(21) + bytes(4000)
@@ -147,10 +148,19 @@ def test_a_camera_fills_the_folder(up: Up, processes: Processes, tmp_path: Path)
         wait_until_sync(others_are_published, LONG_SECONDS)
         camera.write(whole[1000:])
     wait_until_sync(lambda: "grows.jpg" in lines_of(process), LONG_SECONDS)
+    with (folder / "pauses.jpg").open("wb", buffering=0) as camera:
+        camera.write(photo(23)[:1000])
+        wait_until_sync(lambda: lines_of(process).get("pauses.jpg") == "failed", LONG_SECONDS)
+        camera.write(photo(23)[1000:])
+    wait_until_sync(lambda: lines_of(process)["pauses.jpg"] == "published", LONG_SECONDS)
     process.signal(signal.SIGINT)
     assert process.wait() == 0
-    assert lines_of(process) == dict.fromkeys(("before.jpg", "after.jpg", "grows.jpg"), "published")
-    assert last_json(process.output())["published"] == 3
+    assert lines_of(process) == dict.fromkeys(
+        ("before.jpg", "after.jpg", "grows.jpg", "pauses.jpg"), "published"
+    )
+    assert last_json(process.output())["published"] == 4
+    assert last_json(process.output())["failed"] == 0
+    assert [one["fileName"] for one in shown(up, "Tethered")].count("pauses.jpg") == 1
     sizes = {one["fileName"]: one["sizeBytes"] for one in shown(up, "Tethered")}
     assert sizes["grows.jpg"] == len(whole)
 

@@ -18,6 +18,8 @@ FAN_OUT = "tests/integration/stream/test_fan_out.py"
 ATTEMPTS = "tests/integration/worker/test_attempts.py"
 CONSUMER = "tests/integration/worker/test_consumer.py"
 PHOTOS = "tests/integration/photos/"
+IMAGING = "tests/integration/imaging/"
+UPLOADS = "tests/integration/uploads/"
 STEERING = "tests/integration/steering/"
 FUZZ = "tests/fuzz/"
 OPERATIONS = "src/lingxi/db/migrations/0007_operations.sql"
@@ -176,6 +178,61 @@ MUTANTS = (
     Mutant("sweep", "photo jobs under a lease are put back", QUERIES + "photo_jobs/put_back_stale.sql",
            "then lease_renewed_at < clock_timestamp() - make_interval(secs => $1)", "then $1::float8 is not null",
            (PHOTOS + "test_sweep.py::test_what_is_not_due_or_lives_is_left_alone",)),
+    # ── photos ───────────────────────────────────────────────────────────────────────────────────────────
+    Mutant("photos", "what a dead worker had is never put back", QUERIES + "photo_jobs/put_back_stale.sql",
+           "where state = 'active' and case", "where false and case", (PHOTOS + "test_sweep.py::test_stale_rows_are_pending_again_and_enqueued",)),
+    Mutant("photos", "the same bytes are another photo", QUERIES + "photos/find_same.sql",
+           "and sha256 = $2 and", "and sha256 = $2 and false and",
+           (PHOTOS + "test_jobs.py::test_the_same_bytes_ten_times_at_once_are_one_photo",)),
+    Mutant("photos", "a photo that is given back in mid-decode is charged", "src/lingxi/worker/photo_jobs.py",
+           "ours = await self._put_back(claim, None, 0.0, lines, charged=False)",
+           "ours = await self._put_back(claim, None, 0.0, lines, charged=True)",
+           (PHOTOS + "test_retries.py::test_a_stopped_worker_gives_a_photo_back_in_mid_decode_uncharged",)),
+    Mutant("photos", "the last attempt leaves the photo as it was", QUERIES + "photos/fail.sql",
+           "where id = $1 and", "where id = $1 and false and",
+           (PHOTOS + "test_retries.py::test_the_last_attempt_marks_both_rows_and_leaves_visibility",)),
+    Mutant("photos", "storage that is away fails a photo for good", "src/lingxi/worker/photo_jobs.py",
+           "last = attempt >= PHOTO_ATTEMPTS or not error.retryable", "last = True",
+           (PHOTOS + "test_retries.py::test_storage_that_comes_back_costs_attempts_and_no_photo",)),
+    Mutant("photos", "an upload goes on at any offset", QUERIES + "uploads/begin.sql",
+           "and received_bytes = $2 and", "and $2::bigint is not null and",
+           (UPLOADS + "test_tus.py::test_what_breaks_the_protocol_is_refused_and_changes_nothing",)),
+    # ── imaging ──────────────────────────────────────────────────────────────────────────────────────────
+    Mutant("imaging", "any number of pixels is decoded", "src/lingxi/imaging/limits.py",
+           "    if width * height > limit:\n", "    if False:\n", (IMAGING + "test_hostile_photos.py::test_it_is_refused_with_its_code",)),
+    Mutant("imaging", "a cut file is decoded as far as it goes", "src/lingxi/imaging/loaders.py",
+           '"fail_on": "warning" if strict else "error"', '"fail_on": "none"', (IMAGING + "test_hostile_photos.py::test_it_is_refused_with_its_code",)),
+    Mutant("imaging", "a cut HEIC is decoded as far as it goes", "src/lingxi/imaging/wholeness.py",
+           "if found.needed_bytes > len(content):", "if False:", (IMAGING + "test_decoders.py::test_a_cut_heic_or_jpeg_is_never_half_a_picture",)),
+    Mutant("imaging", "a broken tile is a hole", "src/lingxi/imaging/libheif.py",
+           "        _check_warnings(lib, image)\n", "", (IMAGING + "test_kinds.py::test_a_picture_with_a_broken_tile_is_not_shown_with_a_hole",)),
+    Mutant("imaging", "whatever is no picture is tried as a JPEG", "src/lingxi/imaging/sniff.py",
+           """    raise ImageError("unsupported_type", f"The file is {_foreign(content)}.")\n""", "    return ImageKind.JPEG\n",
+           (IMAGING + "test_hostile_photos.py::test_it_is_refused_with_its_code",)),
+    Mutant("imaging", "a RAW file is a TIFF", "src/lingxi/imaging/sniff.py",
+           "if (maker := raw_maker(content)) is not None:", "if (maker := raw_maker(content)) == b'':",
+           (IMAGING + "test_kinds.py::test_a_foreign_file_is_told_from_a_photo",)),
+    Mutant("imaging", "metadata stay in the variants", "src/lingxi/imaging/pipeline.py",
+           'keep="none")', 'keep="all")', (IMAGING + "test_variants.py::test_no_metadata_survives",)),
+    Mutant("imaging", "all frames are decoded", "src/lingxi/imaging/loaders.py",
+           '"access": "sequential", "fail_on": "error"}', '"access": "sequential", "fail_on": "error"} | ({"n": -1} if self._kind is ImageKind.GIF else {})',
+           (IMAGING + "test_hostile_photos.py::test_a_gif_of_ten_thousand_frames",)),
+    Mutant("imaging", "ink is shown as if it were light", "src/lingxi/imaging/colour.py",
+           """input_profile="cmyk", intent="perceptual", depth=8)""", """input_profile="cmyk", intent="perceptual", depth=8).invert()""",
+           (IMAGING + "test_colours.py::test_cmyk_with_and_without_a_profile",)),
+    Mutant("imaging", "what is transparent is black", "src/lingxi/imaging/colour.py",
+           "image.flatten(background=[white])", "image.flatten(background=[0.0])",
+           (IMAGING + "test_colours.py::test_what_is_transparent_becomes_white",)),
+    Mutant("imaging", "the profile of a gray picture is dropped", "src/lingxi/imaging/colour.py",
+           """    "GRAY": ("b-w", "grey16"),\n""", "", (IMAGING + "test_colours.py::test_gray_with_a_profile",)),
+    Mutant("imaging", "sixteen bits lose their upper half", "src/lingxi/imaging/colour.py",
+           "image = image.msb().copy(", "image = (image & 255).cast('uchar').copy(", (IMAGING + "test_colours.py::test_sixteen_bits",)),
+    Mutant("imaging", "nothing is turned upright", "src/lingxi/imaging/pipeline.py",
+           "work.image = work.image.autorot().copy_memory()", "work.image = work.image.copy_memory()",
+           (IMAGING + "test_variants.py::test_every_orientation",)),
+    Mutant("imaging", "what a GIF's first frame leaves free is black", "src/lingxi/imaging/loaders.py",
+           'image.height, extend="white")', 'image.height, extend="black")',
+           (IMAGING + "test_colours.py::test_what_the_first_frame_of_a_gif_leaves_free_is_white",)),
     # ── idempotency ──────────────────────────────────────────────────────────────────────────────────────
     Mutant(
         "idempotency",

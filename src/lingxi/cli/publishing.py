@@ -167,7 +167,20 @@ class Publishing:
         if photo.is_settled:
             for outcome in self._waiting.pop(photo.id, ()):
                 self._settle(outcome, photo, there=False)
+                await self._take_back_parts(outcome.path)
             await self._tell()
+
+    async def _take_back_parts(self, path: Path) -> None:
+        """What was sent of a file before it was complete: a camera may pause for longer than a file takes to settle."""
+        *earlier, latest = [one for one in self.outcomes if one.path == path]
+        for part in earlier:
+            if part.became is Became.FAILED and part.photo_id not in (None, latest.photo_id):
+                self.outcomes.remove(part)
+                try:
+                    await self.client.albums.delete_photo(self.album.id, part.photo_id)
+                except ApiError as error:
+                    if error.status != 404:  # somebody was faster
+                        raise
 
     async def _gone(self, photo_id: str) -> None:
         for outcome in self._waiting.pop(photo_id, ()):
