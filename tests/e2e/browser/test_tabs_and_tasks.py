@@ -54,7 +54,9 @@ async def test_six_tabs_share_one_stream_and_the_next_takes_over(lingxi: Lingxi)
 async def test_a_tab_that_missed_what_the_listening_one_heard_is_brought_up_to_date(lingxi: Lingxi) -> None:
     """Its page was made before the others heard of a photo, and it asks only afterwards."""
     album = await lingxi.album("Late", photo(1))
-    async with lingxi.visitor() as guest:
+    async with lingxi.visitor(
+        "status of 404"
+    ) as guest:  # a picture that was hidden before the late page asked for it
         first = await guest.page()
         await (await album.share()).open(first)
         late = await guest.page()
