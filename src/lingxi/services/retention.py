@@ -10,6 +10,7 @@ from lingxi.services.remember_answer import REMEMBERED_SECONDS
 
 ROWS_A_STEP: Final = 500
 TASKS_A_STEP: Final = 50
+OBJECTS_A_STEP: Final = 2_000  # more than of others, since each step reads what is open
 KINDS: Final = ("tasks", "items", "events", "webhooks", "audit", "objects", "keys")
 """What is told of. Items go with their tasks."""
 
@@ -51,7 +52,7 @@ async def prune_step(connection: Connection, kind: str, kept_seconds: float) -> 
         "tasks": sql("prune/tasks"), "events": sql("prune/events"), "webhooks": sql("prune/webhooks"),
         "audit": sql("prune/audit"), "objects": sql("prune/objects"), "keys": sql("prune/keys"),
     }  # fmt: skip
-    most = TASKS_A_STEP if kind == "tasks" else ROWS_A_STEP
+    most = {"tasks": TASKS_A_STEP, "objects": OBJECTS_A_STEP}.get(kind, ROWS_A_STEP)
     removed = _number(await connection.execute(statements[kind], kept_seconds, most))
     return removed, removed == most
 

@@ -148,6 +148,16 @@ async def test_objects_go_when_they_are_old_and_nothing_open_names_them(work: Wo
     assert all(86_000 < row["due"].total_seconds() <= 86_400 for row in trash)
 
 
+async def test_objects_of_a_workspace_with_very_much_to_do_wait(work: Work) -> None:
+    """To know what is named, all of it would have to be read."""
+    await put(work, "unused", days_ago=11)
+    for _ in range(11):
+        await work.submit({})
+    for items, removed in ((10_000, 0), (9_000, 1)):
+        await work.pool.execute("update media_tasks set total_items = $1, queued_items = $1", items)
+        assert (await pruned(work, Retention(objects_days=10)))["objects"] == removed
+
+
 async def test_an_object_that_is_put_again_begins_anew(
     editor: httpx.AsyncClient, work: Work, world: World, pool: Any
 ) -> None:

@@ -6,8 +6,11 @@ with old as materialized (
    where t.finished_at < clock_timestamp() - make_interval(secs => $1::float8)
      and not exists (select from outbox_events e where e.task_id = t.id and e.published_at is null)
      and not exists (select from retry_plans p where p.task_id = t.id and p.state = 'waiting')),
+busiest as materialized (
+  select workspace_id from media_tasks where finished_at is null group by workspace_id having sum(total_items) > 100000),
 aged as materialized (
-  select workspace_id, name from objects where kept_from < clock_timestamp() - make_interval(secs => $5::float8)),
+  select workspace_id, name from objects where kept_from < clock_timestamp() - make_interval(secs => $5::float8)
+     and workspace_id <> all (array(select workspace_id from busiest))),
 busy as materialized (
   select t.id, t.workspace_id from media_tasks t where t.finished_at is null and t.workspace_id in (select workspace_id from aged)
   union select t.id, t.workspace_id from retry_plans p join media_tasks t on t.id = p.task_id where p.state = 'waiting'),
@@ -24,5 +27,5 @@ select (select count(*) from old) as tasks, (select coalesce(sum(total_items), 0
            and not exists (select from webhook_deliveries d join media_tasks t on t.id = d.task_id
                             where d.event_id = v.id and t.finished_at is null)) as webhooks,
        (select count(*) from audit_log where at < clock_timestamp() - make_interval(secs => $4::float8)) as audit,
-       (select count(*) from aged a where (a.workspace_id, a.name) not in (select workspace_id, name from named)) as objects,
+       (select count(*) from (select workspace_id, name from aged except select workspace_id, name from named) unnamed) as objects,
        (select count(*) from idempotency_keys where created_at < clock_timestamp() - make_interval(secs => $6::float8)) as keys
