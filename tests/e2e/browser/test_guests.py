@@ -20,6 +20,14 @@ TALL = {"width": 1280, "height": 6000}
 expect.set_options(timeout=PATIENCE_SECONDS * 1000)
 
 
+# Of the title, and of what is behind it, from 0 to 255.
+_BRIGHTNESS = """() => {
+  const mean = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).reduce((sum, one) => sum + Number(one), 0) / 3;
+  const of = (element) => getComputedStyle(element);
+  return [mean(of(document.querySelector("h1")).color), mean(of(document.body).backgroundColor)];
+}"""
+
+
 async def test_fifty_photos_appear_while_the_page_is_open_each_once(lingxi: Lingxi) -> None:
     album = await lingxi.album()
     async with lingxi.visitor(viewport=TALL) as guest:
@@ -178,6 +186,17 @@ async def test_swipes_and_back_on_a_phone(lingxi: Lingxi) -> None:
         await page.go_back()
         await expect(page.locator("#large")).to_be_hidden()
         assert page.url.endswith(f"/a/{album.id}")
+
+
+async def test_in_the_dark_the_page_is_dark_and_its_text_light(lingxi: Lingxi) -> None:
+    album = await lingxi.album("Night", photo(1))
+    for scheme in ("light", "dark"):
+        async with lingxi.visitor(color_scheme=scheme) as guest:
+            page = await guest.page()
+            await (await album.share()).open(page)
+            await album.published()
+            text, behind = await page.evaluate(_BRIGHTNESS)
+            assert (behind < 60 and text > 180) if scheme == "dark" else (behind > 220 and text < 80)
 
 
 async def test_what_comes_above_does_not_move_what_one_looks_at(lingxi: Lingxi) -> None:
