@@ -135,7 +135,7 @@ async def idempotency(db: Database, task: UUID) -> object:
 
 
 async def prune(db: Database, task: UUID) -> object:
-    for kind in ("tasks", "events", "audit", "keys"):
+    for kind in ("tasks", "events", "audit", "objects", "keys"):
         await prune_step(db.connection, kind, 5 * 86_400.0)
     await db.connection.execute("insert into pruned_tasks (task_id) values ($1)", task)
     return await prune_rest_of_task(db.connection)
