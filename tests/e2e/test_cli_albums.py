@@ -57,6 +57,7 @@ def test_a_folder_is_published_and_what_is_not_is_explained(up: Up, tmp_path: Pa
         "IMG_4.NEF": b"raw",
         "cut.jpg": cut(picture("jpeg", 900, 600)),
         "text.jpg": b"no photo",
+        "empty.jpg": b"",
         "drawing.svg": b'<svg xmlns="http://www.w3.org/2000/svg"/>',
         "notes.txt": b"notes",
         ".hidden.jpg": photo(9),
@@ -66,11 +67,13 @@ def test_a_folder_is_published_and_what_is_not_is_explained(up: Up, tmp_path: Pa
     assert {name: one["status"] for name, one in outcomes.items()} == {
         "IMG_1.jpg": "published", "Ünal é.jpg": "published", "IMG_3.JPG": "published", "IMG_3.CR2": "skipped",
         "IMG_4.NEF": "refused", "cut.jpg": "failed", "text.jpg": "refused", "drawing.svg": "refused",
+        "empty.jpg": "refused",
     }  # fmt: skip
     assert outcomes["cut.jpg"]["error"]["code"] == "truncated_image"
     assert "Copy it from the camera again" in outcomes["cut.jpg"]["error"]["message"]
-    assert outcomes["text.jpg"]["error"]["code"] == "41501"
-    assert (summary["published"], summary["refused"], summary["failed"], summary["skipped"]) == (3, 3, 1, 1)
+    assert outcomes["text.jpg"]["error"]["code"] == "unsupported_type"
+    assert outcomes["empty.jpg"]["error"]["code"] == "empty_file"
+    assert (summary["published"], summary["refused"], summary["failed"], summary["skipped"]) == (3, 4, 1, 1)
     assert summary["albumUrl"] == f"{up.url}/albums/{summary['albumId']}"
 
     again, summary = published(up, folder, "Wedding", exit_code=1)
@@ -85,7 +88,7 @@ def test_a_folder_is_published_and_what_is_not_is_explained(up: Up, tmp_path: Pa
     assert "drawing.svg: The file is an SVG drawing" in told.stdout
     assert "left alone, as no photos: 1 file (.txt)" in told.stdout
     assert told.stdout.splitlines()[-1].startswith(
-        "8 of 8 done: 3 there already, 3 refused, 1 failed, 1 left out"
+        "9 of 9 done: 3 there already, 4 refused, 1 failed, 1 left out"
     )
 
 
@@ -101,7 +104,10 @@ def test_twenty_good_ones_and_five_hostile_ones_together(up: Up, tmp_path: Path)
         "scans.jpg": (jpeg_declaring(12_000, 10_000, progressive=True), "too_many_pixels"),
         "cut.jpg": (cut(picture("jpeg", 900, 600)), "truncated_image"),
         "script.gif": (b"GIF89a/*" + bytes(30) + b"*/=1;alert(1)", "corrupt_image"),
-        "drawing.jpg": (b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"/>', "41501"),
+        "drawing.jpg": (
+            b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"/>',
+            "unsupported_type",
+        ),
     }
     folder = folder_of(tmp_path, files | {name: data for name, (data, _) in hostile.items()})
     outcomes, summary = published(up, folder, "Together", exit_code=1)
@@ -204,6 +210,7 @@ def _refuses(port: int) -> bool:
 def test_the_life_of_an_album(up: Up, tmp_path: Path) -> None:
     names = ["../../etc/pass wd.jpg", "b.jpg"]
     album = last_json(up.run("album", "create", "Life", "--originals", "--json").stdout)
+    assert "no photo yet" in up.run("album", "show", "Life").stdout
     headers = {"Authorization": f"Bearer {up.token}"}
     photos = f"{up.url}/api/v1/albums/{album['id']}/photos"
     for number, name in enumerate(names):

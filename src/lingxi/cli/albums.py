@@ -246,6 +246,8 @@ def _address(client: Client, album: Album) -> str:
 
 def _counts(album: Album) -> str:
     counts = album.counts
+    if not counts.get("photos"):
+        return "no photo yet"
     parts = [f"{counts.get('published', 0)} of {counts.get('photos', 0)} published"]
     parts += [f"{counts[name]} {name}" for name in ("processing", "failed") if counts.get(name)]
     return ", ".join(parts)

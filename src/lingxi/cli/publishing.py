@@ -20,6 +20,7 @@ from lingxi.client.upload import FileChanged
 from lingxi.domain.errors import FOR_PHOTOGRAPHERS
 
 UPLOADS_AT_ONCE = 4
+_REFUSALS = {41301: "too_large", 41501: "unsupported_type"}  # as forms and failed photos call them
 SILENCE_SECONDS = 30.0
 
 
@@ -137,7 +138,7 @@ class Publishing:
                 if not error.is_refusal or error.status in (401, 403, 404):
                     raise  # not this file's fault
                 sentence = (error.detail or error.title).rstrip(".") + "."
-                self._end(outcome, Became.REFUSED, str(error.code), sentence)
+                self._end(outcome, Became.REFUSED, _code_of(error, outcome), sentence)
             except FileChanged:
                 self._end(outcome, Became.FAILED, "file_changed", "The file changed while it was sent.")
             except OSError as error:
@@ -216,6 +217,10 @@ class Publishing:
         self._heard += 1
         async with self._settled:
             self._settled.notify_all()
+
+
+def _code_of(error: ApiError, outcome: Outcome) -> str:
+    return "empty_file" if outcome.size_bytes == 0 else _REFUSALS.get(error.code, str(error.code))
 
 
 def _size(path: Path) -> int:

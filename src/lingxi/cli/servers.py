@@ -12,7 +12,7 @@ import typer
 
 from lingxi.cli import running
 from lingxi.cli.exits import CommandError, Exit
-from lingxi.cli.options import DEFAULT_DATA_DIR, DataDirOption, JsonOption
+from lingxi.cli.options import DEFAULT_DATA_DIR, DEFAULT_URL, DataDirOption, JsonOption
 from lingxi.cli.output import Output
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ async def _up(settings: Settings, interrupts: Interrupts, processes: int, output
         output.say(f"Lingxi is up at {stack.url}")
         output.say(f"token  {stack.token}  (kept in {token_file})")
         output.say(f"logs   {stack.data_dir / 'logs'}")
+        if stack.url != DEFAULT_URL:
+            output.say(f"to let other commands find it: export LINGXI_URL={stack.url}")
         output.say("Ctrl-C ends all of it.")
         output.result(
             {"url": stack.url, "token": stack.token, "tokenFile": str(token_file), "pid": os.getpid()}
