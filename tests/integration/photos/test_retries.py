@@ -17,6 +17,7 @@ from lingxi.broker.job import photo_job
 from lingxi.broker.queue import BullQueue, Delivery
 from lingxi.domain.errors import Transient
 from lingxi.names import PHOTO_QUEUE
+from lingxi.observability.logging import configure
 from lingxi.processors.publish import process_photo
 from lingxi.services.photo_jobs import (
     claim_photo_job,
@@ -60,6 +61,7 @@ async def test_storage_that_comes_back_costs_attempts_and_no_photo(photos: Photo
 
 
 async def test_the_last_attempt_marks_both_rows_and_leaves_visibility(photos: Photos) -> None:
+    configure("info")  # what attempts log is kept with their history
     photo_id, hidden = await photos.new_photo(), (await photos.upload(b"\xff\xd8\xff another")).photo.id
     async with photos.work.pool.acquire() as connection, connection.transaction():
         await hide_photo(connection, photos.album_id, hidden)
@@ -78,6 +80,15 @@ async def test_the_last_attempt_marks_both_rows_and_leaves_visibility(photos: Ph
     assert (await photos.row(photo_id))["visibility"] == "unpublished"
     assert (await photos.row(hidden))["visibility"] == "hidden"
     assert photos.storage.opened == 6, "three attempts each"
+    history = await photos.work.pool.fetch(
+        "select number, outcome, error_code, log_lines, finished_at >= started_at as ended from photo_attempts "
+        "where photo_id = $1 order by id", photo_id,
+    )  # fmt: skip
+    assert [(row["number"], row["outcome"], row["error_code"]) for row in history] == [
+        (number, outcome, "storage_unavailable")
+        for number, outcome in enumerate(("retrying", "retrying", "failed"), 1)
+    ]
+    assert all(row["ended"] and "photo_attempt_failed" in json.loads(row["log_lines"])[-1] for row in history)
 
 
 async def test_the_next_attempt_comes_by_bullmqs_delay_when_it_is_due(photos: Photos) -> None:
