@@ -20,6 +20,7 @@ CONSUMER = "tests/integration/worker/test_consumer.py"
 PHOTOS = "tests/integration/photos/"
 IMAGING = "tests/integration/imaging/"
 UPLOADS = "tests/integration/uploads/"
+ALBUMS = "tests/integration/albums/"
 STEERING = "tests/integration/steering/"
 FUZZ = "tests/fuzz/"
 OPERATIONS = "src/lingxi/db/migrations/0007_operations.sql"
@@ -99,8 +100,9 @@ MUTANTS = (
            "requested_generation = requested_generation + 1", "requested_generation = requested_generation + 2", (PHOTOS + "test_reprocess.py",)),
     Mutant("fence", "an older generation covers a newer one", QUERIES + "photos/republish.sql",
            "and published_generation < $2 and", "and", (PHOTOS + "test_reprocess.py",)),
-    Mutant("fence", "a recalled photo is published", QUERIES + "photos/publish.sql",
-           "and visibility <> 'recalled' ", "", (PHOTOS + "test_jobs.py::test_recalled_while_it_is_processed_stays_recalled",)),
+    # The statement behind it guards the row, too, so that it takes both to publish the photo.
+    Mutant("fence", "a recalled photo is taken for one that is published already", "src/lingxi/services/publish_photo.py",
+           "is not None or photo.visibility == Visibility.RECALLED:", "is not None:", (PHOTOS + "test_jobs.py::test_recalled_while_it_is_processed_stays_recalled",)),
     # ── the outbox ───────────────────────────────────────────────────────────────────────────────────────
     Mutant("outbox", "what is due later is sent now", QUERIES + "outbox/claim_due.sql",
            "and e.next_attempt_at <= clock_timestamp()\n", "\n",
@@ -197,6 +199,8 @@ MUTANTS = (
     Mutant("photos", "an upload goes on at any offset", QUERIES + "uploads/begin.sql",
            "and received_bytes = $2 and", "and $2::bigint is not null and",
            (UPLOADS + "test_tus.py::test_what_breaks_the_protocol_is_refused_and_changes_nothing",)),
+    Mutant("photos", "a guest is told that it lacks a token", "src/lingxi/api/share_cookies.py",
+           "return any(", "return False and any(", (ALBUMS + "test_shares.py::test_a_guest_reaches_one_album_and_nothing_else",)),
     # ── imaging ──────────────────────────────────────────────────────────────────────────────────────────
     Mutant("imaging", "any number of pixels is decoded", "src/lingxi/imaging/limits.py",
            "    if width * height > limit:\n", "    if False:\n", (IMAGING + "test_hostile_photos.py::test_it_is_refused_with_its_code",)),
