@@ -188,11 +188,14 @@ async def test_a_claim_whose_answer_was_cut_off_charges_nothing(work: Work, prox
         name=config.name, database_url=proxy.url(work.database_url), lease_seconds=60, lease_renew_seconds=20
     ) as worker:
         await work.ended(await work.submit({}))
-        proxy.swallow_reply_to(config.name.encode())
-        task_id = await work.submit(*drills(5, effect=True))
-        task = await work.ended(task_id)
+        for _ in range(5):  # a heartbeat says the same name, and may come first
+            proxy.swallow_reply_to(config.name.encode())
+            task_id = await work.submit(*drills(5, effect=True))
+            task = await work.ended(task_id)
+            if await work.attempts(task_id):
+                break
         assert worker.consumers[0].finisher.counts["superseded"] == 0
-    assert proxy.swallowed == 1
+    assert proxy.swallowed >= 1
     assert task["status"] == "succeeded"
     assert {item["attempt"] for item in await work.items(task_id)} == {1}
     assert {row["outcome"] for row in await work.attempts(task_id)} == {"released"}

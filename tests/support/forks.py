@@ -9,6 +9,7 @@ start fresh ones anyway.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
 import os
 import select
@@ -29,6 +30,7 @@ from typing import Any
 
 _IMPORTED = ("lingxi.bootstrap", "lingxi.cli", "lingxi.client", "lingxi.embedded")
 _AND = ("lingxi.db.migrate", "rich.table", "typer.rich_utils")
+_PR_SET_PDEATHSIG = 1
 _SETTLED_EARLY = ("PYTHON", "LD_", "LC_ALL", "FAKETIME", "VIPS_", "MALLOC_")
 _INHERITED = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "LC_ALL", "VIPS_CONCURRENCY", "MALLOC_ARENA_MAX"})
 
@@ -166,6 +168,7 @@ def serve(address: str) -> None:
 
 def _fork_and_tell(connection: socket.socket) -> None:
     """In a process that waits: fork what was asked for; tell its id, and how it ended."""
+    _die_with_parent()
     _, descriptors, _, _ = socket.recv_fds(connection, 1, 4)
     pid = os.fork()
     if pid == 0:
@@ -182,8 +185,14 @@ def _fork_and_tell(connection: socket.socket) -> None:
     os._exit(0)
 
 
+def _die_with_parent() -> None:
+    """So that nothing outlives a test process that was killed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _run(descriptors: list[int]) -> None:
     """Become `lingxi …`."""
+    _die_with_parent()
     file, *streams = descriptors
     with open(file) as asked_file:
         asked_file.seek(0)
