@@ -240,5 +240,5 @@ def served(routes: list[BaseRoute]) -> set[str]:
         methods = set(route.methods or ())
         if type(route) is Route:  # a page: Starlette adds HEAD to its GET
             methods -= {"HEAD"}
-        found |= {f"{method} {route.path.replace(':path', '')}" for method in methods}
+        found |= {f"{method} {route.path_format}" for method in methods}
     return found

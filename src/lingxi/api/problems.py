@@ -123,17 +123,11 @@ async def on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Every method of this address; the router itself knows only those of the first route that matched.
-
-    `/workspaces/caps` is an address of its own, though a workspace's route matches it too.
-    """
+    """Every method of this address; the router itself knows only those of the first route that matched."""
     routes = [
         route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE
     ]
-    fewest = min((len(route.param_convertors) for route in routes), default=0)
-    return sorted(
-        {method for route in routes if len(route.param_convertors) == fewest for method in route.methods}
-    )
+    return sorted({method for route in routes for method in route.methods})
 
 
 async def on_validation_error(request: Request, error: Exception) -> Response:

@@ -219,8 +219,8 @@ class NewToken(Wire):
 
 
 class Rotation(Wire):
-    overlap_seconds: int = Field(
-        default=0, ge=0, le=30 * 86_400, description="For how long the old one still holds."
+    overlap_seconds: Annotated[int, Field(ge=0, le=30 * 86_400), whole] = Field(
+        default=0, description="For how long the old one still holds."
     )
 
 

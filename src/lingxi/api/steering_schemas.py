@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from lingxi.api.schemas import PriorityName, Time, Uuid, Wire
+from lingxi.api.schemas import PriorityName, Time, Uuid, Wire, whole
 
 Reason = Annotated[str, Field(max_length=200)]
 
@@ -85,9 +85,9 @@ class NewPriority(Wire):
 
 
 # ── quotas ───────────────────────────────────────────────────────────────────────────────────────────────
-MostRequests = Annotated[int, Field(ge=0, le=10_000_000)]
-MostItems = Annotated[int, Field(ge=0, le=1_000_000_000)]
-MostBytes = Annotated[int, Field(ge=0, le=2**60)]
+MostRequests = Annotated[int, Field(ge=0, le=10_000_000), whole]
+MostItems = Annotated[int, Field(ge=0, le=1_000_000_000), whole]
+MostBytes = Annotated[int, Field(ge=0, le=2**60), whole]
 
 
 class NewQuota(Wire):

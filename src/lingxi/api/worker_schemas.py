@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from lingxi.api.schemas import Wire
+from lingxi.api.schemas import Wire, whole
 
 MAX_CLAIMS = 100
 DEFAULT_LEASE_SECONDS = 30.0
@@ -12,7 +12,6 @@ ATTEMPT_PATTERN = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.[0-9]{1,18}$"
 
 # JSON knows one kind of number: 60 is as good as 60.0.
 _number = BeforeValidator(lambda n: float(n) if isinstance(n, int) and not isinstance(n, bool) else n)
-_whole = BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
 LeaseSeconds = Annotated[
     float, Field(ge=1, le=300, description="How long the attempt is owned without renewal."), _number
 ]
@@ -66,8 +65,8 @@ class Claims(Wire):
 
 
 class NewProgress(Wire):
-    done: int = Field(ge=0, le=2**53)
-    total: int | None = Field(default=None, ge=0, le=2**53)
+    done: Annotated[int, Field(ge=0, le=2**53), whole]
+    total: Annotated[int, Field(ge=0, le=2**53), whole] | None = None
     note: str | None = Field(default=None, max_length=200)
 
 
@@ -105,7 +104,7 @@ class Ending(Wire):
 
 
 class NewCap(Wire):
-    max_running: Annotated[int | None, Field(ge=1, le=1_000_000), _whole] = Field(
+    max_running: Annotated[int | None, Field(ge=1, le=1_000_000), whole] = Field(
         description="Items of the workspace at once, over all queues; null: no cap."
     )
 

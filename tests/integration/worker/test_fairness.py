@@ -67,9 +67,12 @@ async def test_ten_items_beside_thousands_start_at_once(work: Work, other: Work,
 
 
 async def begun(work: Work) -> str:
-    """The first letter of each item's priority (live, normal, bulk), in the order in which they were claimed."""
+    """The first letter of each item's priority (live, normal, bulk), in the order in which they were claimed.
+
+    By time: each connection of a worker takes fences from a stretch of its own.
+    """
     rows = await work.pool.fetch(
-        "select t.priority from media_task_items i join media_tasks t on t.id = i.task_id order by i.attempt_id"
+        "select t.priority from media_task_items i join media_tasks t on t.id = i.task_id order by i.started_at"
     )
     return "".join("lnb"[row["priority"]] for row in rows)
 

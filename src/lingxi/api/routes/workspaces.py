@@ -5,6 +5,7 @@ from uuid import UUID
 import orjson
 from fastapi import APIRouter
 from pydantic import TypeAdapter
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,6 +22,14 @@ from lingxi.db.session import Connection
 from lingxi.domain.errors import Conflict, NotFound
 from lingxi.services.workspaces import disable_workspace, find_workspace, rename_workspace
 
+
+class _Named(StringConvertor):
+    """A segment of a path that is no address of its own: `caps` is the list in `caps.py`, which takes no PATCH (405)."""
+
+    regex = "(?!caps$)[^/]+"
+
+
+register_url_convertor("workspace", _Named())
 router = APIRouter(prefix="/api/v1/workspaces", tags=["Operator"])
 
 _NEW_NAME = TypeAdapter(schemas.NewWorkspace)
@@ -29,7 +38,7 @@ _DISABLED = {**examples.WORKSPACE, "disabledAt": "2026-12-01T12:00:00.000000Z"}
 
 
 @router.patch(
-    "/{workspaceId}",
+    "/{workspaceId:workspace}",
     **documented(
         summary="Rename a workspace",
         answer=schemas.Workspace,
