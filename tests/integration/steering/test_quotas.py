@@ -180,7 +180,7 @@ async def test_an_operator_sets_them_and_the_workspace_sees_them(
     assert (await admin.put(path, json={})).status_code == 403
     assert (await operator.put(path, json={"openItems": 1})).status_code == 422, "all three"
     assert (await operator.put(f"workspaces/{uuid4()}/quota", json={})).status_code == 404
-    asked = {"requestsPerMinute": None, "openItems": 3, "storedBytes": 0}
+    asked = {"requestsPerMinute": None, "openItems": 3.0, "storedBytes": 0}  # 3.0 is whole
     answer = await operator.put(path, json=asked)
     assert (answer.status_code, answer.json()) == (
         200,
