@@ -2,6 +2,7 @@
 small file is stored in a single step."""
 
 import contextlib
+import ctypes
 import errno
 import hashlib
 import os
@@ -16,7 +17,10 @@ from lingxi.storage.port import CHUNK_BYTES, StoredBytes, is_random_key, new_key
 
 Buffer = bytes | memoryview
 MOST_AT_ONCE: Final = 1024  # buffers that the kernel takes in one call
+_AHEAD_BYTES: Final = 4 << 20  # the disk begins with what was written, so that the end has less to wait for
+_SYNC_FILE_RANGE_WRITE: Final = 2
 
+_LIBC: Final = ctypes.CDLL(None)
 _REASONS: Final = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -40,6 +44,7 @@ class LocalUpload:
         self._finished = False
         self._max_bytes = max_bytes
         self._size_bytes = 0
+        self._on_its_way = 0
         self._sha256 = hashlib.sha256()
         self._descriptor: int | None = None
         self._discarded = False
@@ -82,6 +87,9 @@ class LocalUpload:
             left = memoryview(b"".join(blocks))[written:]
             while left:
                 left = left[os.write(self._descriptor, left) :]
+        if self._size_bytes - self._on_its_way >= _AHEAD_BYTES:
+            start, self._on_its_way = self._on_its_way, self._size_bytes
+            _begin_writing(self._descriptor, start, self._size_bytes - start)
 
     def _finish(self, blocks: Sequence[Buffer]) -> StoredBytes:
         if not self._discarded:
@@ -112,6 +120,14 @@ class LocalUpload:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             os.close(descriptor)
+
+
+def _begin_writing(descriptor: int, start: int, size_bytes: int) -> None:
+    """Ask the kernel to write this part, and wait for nothing (sync_file_range(2)). A hint: where it fails, fsync does all."""
+    hint = getattr(_LIBC, "sync_file_range", None)
+    if hint is not None:
+        whole = ctypes.c_int64
+        hint(descriptor, whole(start), whole(size_bytes), _SYNC_FILE_RANGE_WRITE)
 
 
 def make_folder(folder: Path) -> None:
