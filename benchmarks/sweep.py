@@ -48,8 +48,10 @@ select 'items.queued', t.type, t.workspace_id, t.id, 1, p, p + 499, 500, now() -
   from media_tasks t, generate_series(1, {ITEMS_A_TASK}, 500) p;
 """
 HOLDING_SINCE = """
-select extract(epoch from clock_timestamp() - xact_start)::float8 * 1000, query like 'COMMIT%' from pg_stat_activity
+select extract(epoch from clock_timestamp() - xact_start)::float8 * 1000, query like 'COMMIT%' from pg_stat_activity a
  where application_name = $1 and backend_xid is not null
+   and exists (select from pg_locks l where l.pid = a.pid and l.mode in ('RowShareLock', 'RowExclusiveLock')
+                  and l.relation in ('media_tasks'::regclass, 'media_task_items'::regclass))
 """
 LIVE_AND_AS_IT_WAS = f"""
 select count(*) from media_task_items
@@ -157,7 +159,10 @@ async def _beside(measuring: Coroutine[None, None, None]) -> AsyncIterator[None]
 
 
 async def _locks(url: str, found: list[tuple[float, bool]]) -> None:
-    """How long the sweep's transaction has held its locks, and whether it waits for the disk to end; every few milliseconds."""
+    """How long the sweep's transaction has held rows of tasks or items, and whether it waits for the disk to end.
+
+    Every few milliseconds. An event that is put into the outbox locks nothing that others wait for.
+    """
     connection = await asyncpg.connect(url)
     while True:
         found += [(row[0], row[1]) for row in await connection.fetch(HOLDING_SINCE, SWEEP)]

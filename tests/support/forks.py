@@ -28,8 +28,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-_IMPORTED = ("lingxi.bootstrap", "lingxi.cli", "lingxi.client", "lingxi.embedded")
-_AND = ("lingxi.db.migrate", "rich.table", "typer.rich_utils")
+_PACKAGES = ("lingxi.bootstrap", "lingxi.cli", "lingxi.client", "lingxi.embedded")
+_MODULES = ("lingxi.db.migrate", "rich.table", "typer.rich_utils")
 _PR_SET_PDEATHSIG = 1
 _SETTLED_EARLY = ("PYTHON", "LD_", "LC_ALL", "FAKETIME", "VIPS_", "MALLOC_")
 _INHERITED = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "LC_ALL", "VIPS_CONCURRENCY", "MALLOC_ARENA_MAX"})
@@ -145,11 +145,11 @@ def _forker() -> str:
 
 def serve(address: str) -> None:
     """Fork for each connection, until standard input is closed."""
-    for name in _IMPORTED:
+    for name in _PACKAGES:
         package = import_module(name)
         for module in iter_modules(package.__path__, f"{name}."):
             import_module(module.name)
-    for name in _AND:
+    for name in _MODULES:
         import_module(name)
     assert threading.active_count() == 1, "a thread would be missing in what is forked"
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that wait are waited for by nobody

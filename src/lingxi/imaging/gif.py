@@ -1,6 +1,7 @@
 """The blocks of a GIF (version 89a)."""
 
 import mmap
+from collections.abc import Iterator
 from typing import Final
 
 Content = bytes | mmap.mmap
@@ -12,32 +13,35 @@ _HEADER_BYTES: Final = 13  # before the global colour table
 
 def end_of_blocks(content: Content) -> bytes:
     """What stands where the blocks end: the trailer, nothing, or what does not belong there."""
-    at = _HEADER_BYTES + _color_table_bytes(content[10:11])
-    for _ in range(_MAX_BLOCKS):
-        introducer = content[at : at + 1]
-        if introducer == _EXTENSION:
-            at = _after_sub_blocks(content, at + 2)
-        elif introducer == _IMAGE:
-            at = _after_sub_blocks(content, at + 11 + _color_table_bytes(content[at + 9 : at + 10]))
-        else:
+    for introducer, _ in _blocks(content):
+        if introducer not in (_EXTENSION, _IMAGE):
             return introducer
-    return _TRAILER
+    return _TRAILER  # there are more than anybody counts
 
 
 def first_frame(content: Content) -> tuple[int, int, int, int] | None:
     """Where on the canvas the first frame lies: left, top, width, height; None when there is none."""
-    at = _HEADER_BYTES + _color_table_bytes(content[10:11])
-    for _ in range(_MAX_BLOCKS):
-        introducer = content[at : at + 1]
+    for introducer, at in _blocks(content):
         if introducer == _IMAGE:
             left, top, width, height = (
                 int.from_bytes(content[at + field : at + field + 2], "little") for field in (1, 3, 5, 7)
             )
             return left, top, width, height
-        if introducer != _EXTENSION:
-            return None
-        at = _after_sub_blocks(content, at + 2)
     return None
+
+
+def _blocks(content: Content) -> Iterator[tuple[bytes, int]]:
+    """Each block's introducer and where it stands; the last one is none of a block."""
+    at = _HEADER_BYTES + _color_table_bytes(content[10:11])
+    for _ in range(_MAX_BLOCKS):
+        introducer = content[at : at + 1]
+        yield introducer, at
+        if introducer == _EXTENSION:
+            at = _after_sub_blocks(content, at + 2)
+        elif introducer == _IMAGE:
+            at = _after_sub_blocks(content, at + 11 + _color_table_bytes(content[at + 9 : at + 10]))
+        else:
+            return
 
 
 def _color_table_bytes(flags: bytes) -> int:

@@ -22,7 +22,6 @@ from lingxi.services.sweep_leases import sweep_leases
 
 SWEEP_LOCK = 0x57EE9  # one sweep at a time: a second would only find the same
 EXIST_BATCH = 1_000
-REQUEUE_BATCH = 1_000  # an event each
 WIPE_LOOK_SECONDS = (
     1.0,
     3.0,
@@ -197,12 +196,14 @@ class Sweeper(Loop):
             expected = await expected_jobs(connection, task, published_seconds_ago=seconds_ago)
         present = await self._present(task.type, [job for jobs in expected.values() for job in jobs])
         lost = [position for position, jobs in expected.items() if not present.intersection(jobs)]
-        for start in range(0, len(lost), REQUEUE_BATCH):
-            async with transaction(self.pool) as connection:
-                requeued = await requeue_items(connection, task.id, lost[start : start + REQUEUE_BATCH])
-            counts.requeued += requeued
-            if requeued:
-                counts.task_ids.add(task.id)
+        if not lost:
+            return
+        # All of a task in one statement: it locks no row that is there, and would read the events of the parts before.
+        async with transaction(self.pool) as connection:
+            requeued = await requeue_items(connection, task.id, lost)
+        counts.requeued += requeued
+        if requeued:
+            counts.task_ids.add(task.id)
 
     async def _present(self, queue: str, job_ids: list[str]) -> set[str]:
         present: set[str] = set()

@@ -6,7 +6,7 @@ from uuid import UUID
 from lingxi.db.query import sql
 from lingxi.db.session import Connection
 
-BATCH = 200  # so that the tasks' rows are locked for some 50 ms
+BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,12 @@ def test_after():
 )
 
 
+def write(folder: Path, text: str, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).write_text(text)
+
+
 def run(folder: Path, processes: int) -> tuple[str, list[tuple[str, str]]]:
     """What pytest printed, and the file and the process of each test that ran to its end."""
     (folder / "pytest.ini").write_text("[pytest]\n")
@@ -56,12 +62,8 @@ def run(folder: Path, processes: int) -> tuple[str, list[tuple[str, str]]]:
 
 
 def test_files_and_groups_stay_whole(tmp_path: Path) -> None:
-    shared = tmp_path / "tests/integration/storage"
-    shared.mkdir(parents=True)
-    for file in ("test_a.py", "test_b.py"):
-        (tmp_path / file).write_text(TEST)
-    for file in ("test_c.py", "test_d.py"):
-        (shared / file).write_text(TEST)
+    write(tmp_path, TEST, "test_a.py", "test_b.py")
+    write(tmp_path / "tests/integration/storage", TEST, "test_c.py", "test_d.py")
     printed, ran = run(tmp_path, 3)
     assert "24 passed" in printed, printed
     by_file = defaultdict(set)
@@ -73,10 +75,8 @@ def test_files_and_groups_stay_whole(tmp_path: Path) -> None:
 
 
 def test_a_dead_process_costs_one_test(tmp_path: Path) -> None:
-    for file in ("test_a.py", "test_b.py"):
-        (tmp_path / file).write_text(TEST)
-    for file in ("test_c.py", "test_d.py"):
-        (tmp_path / file).write_text(FATAL)
+    write(tmp_path, TEST, "test_a.py", "test_b.py")
+    write(tmp_path, FATAL, "test_c.py", "test_d.py")
     printed, ran = run(tmp_path, 2)
     assert "2 failed, 26 passed" in printed, printed
     assert Counter(file for file, _ in ran) == {
