@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Iterator
@@ -83,8 +84,10 @@ def bench(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def processor() -> Processor[Any]:
-    return PhotoFingerprint(Decoders(DecoderConfig(children=1))).processor()
+def processor() -> Iterator[Processor[Any]]:
+    decoders = Decoders(DecoderConfig(children=1))
+    yield PhotoFingerprint(decoders).processor()
+    asyncio.run(decoders.close())
 
 
 @pytest.fixture

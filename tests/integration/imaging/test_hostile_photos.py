@@ -202,21 +202,9 @@ async def _stopped_in_mid_decode(decoders: Decoders, tmp_path: Path) -> tuple[as
     return task, pid
 
 
-_OTHERS: set[int] = set()
-
-
-@pytest.fixture(autouse=True)
-def others() -> None:
-    """The decoders of tests before, which may still be ending."""
-    _OTHERS.update(_decoder_pids())
-
-
 def _decoder_pids() -> list[int]:
-    """Of this test."""
     children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    return [
-        pid for pid in map(int, children) if pid not in _OTHERS and b"lingxi.imaging.child" in _command(pid)
-    ]
+    return [pid for pid in map(int, children) if b"lingxi.imaging.child" in _command(pid)]
 
 
 def _command(pid: int) -> bytes:
