@@ -321,17 +321,17 @@ class Hub:
                 async with asyncio.timeout(self.config.access_check_seconds):
                     await self._access_doubted.wait()
             self._access_doubted.clear()
-            grants = list({watcher.grant for watcher in self._running})
-            if not grants:
+            asked = {watcher.grant for watcher in self._running}
+            if not asked:
                 continue
             try:
-                valid = await self._check_access(grants)
+                refused = asked - await self._check_access(list(asked))
             except Exception as error:  # e.g. the database is away: nobody is thrown out for that
                 log.warning("stream_access_check_failed", error=str(error))
                 await asyncio.sleep(self.config.access_check_seconds / 10)
                 self._access_doubted.set()
                 continue
-            for watcher in [w for w in self._running if w.grant not in valid]:
+            for watcher in [w for w in self._running if w.grant in refused]:  # not those that came meanwhile
                 self.counts.revoked += 1
                 watcher.stop()
 

@@ -233,6 +233,29 @@ async def test_revoked_access_ends_the_stream_and_no_other(pool: Any, database_u
         assert theirs.events[-1] == "end" and "end" not in mine[0].events
 
 
+async def test_whoever_comes_while_access_is_checked_is_not_thrown_out(pool: Any, database_url: str) -> None:
+    """The check that a revoked link asked for knows nothing of a stream that was opened after it began."""
+    async with _stage(pool, database_url, access_check_seconds=30, close_seconds=1) as stage:
+        task = await stage.submit(1)
+        revoked = await stage.watching(task, grant="revoked")
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def check(grants: Any) -> set[Any]:
+            asked.set()
+            await answer.wait()
+            return set(grants) - {"revoked"}
+
+        stage.hub._check_access = check
+        stage.hub.hint_access()
+        await asked.wait()
+        new = await stage.watching(task, grant="new")
+        answer.set()
+        await revoked.ended()
+        await stage.run(task, 1)
+        await new.until(lambda v: v.events[-1:] == ["end"])
+        assert stage.hub.counts.revoked == 1
+
+
 async def test_access_is_checked_by_itself_and_survives_an_outage(pool: Any, database_url: str) -> None:
     async with _stage(pool, database_url, access_check_seconds=0.05, close_seconds=1) as stage:
         task = await stage.submit(1)
