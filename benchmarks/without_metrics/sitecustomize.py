@@ -20,5 +20,5 @@ def _only_that_it_started(logger: Any, method: str, event: Any) -> Any:
 
 
 setattr(Tallies, "count", _nothing)  # noqa: B010 - mypy refuses an assignment to a method
-setattr(Tallies, "observe", _nothing)  # noqa: B010
+setattr(Tallies, "observe_all", _nothing)  # noqa: B010
 logging._PROCESSORS.insert(0, _only_that_it_started)

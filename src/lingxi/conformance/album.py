@@ -169,7 +169,9 @@ class Album:
     ) -> list[int]:
         """The same on an open stream."""
         if not stream.is_stream:
-            raise Refused(f"the feed was answered {stream.status}: {stream.body.decode('utf-8', 'replace')[:300]}")
+            raise Refused(
+                f"the feed was answered {stream.status}: {stream.body.decode('utf-8', 'replace')[:300]}"
+            )
         last = (await self.rename())["cursor"]
         numbers = [0]
         async with asyncio.timeout(timeout_seconds):

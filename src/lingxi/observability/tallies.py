@@ -7,7 +7,7 @@ would. Label values are bounded: queues of this deployment, and words that stand
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 BUCKETS_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600, 1800)
@@ -88,15 +88,20 @@ class Tallies:
 
     def observe(self, name: str, *labels: str, seconds: float) -> None:
         """One more observation of a histogram of HISTOGRAMS; less than 0 (two machines' clocks differ) is 0."""
+        self.observe_all(name, *labels, seconds=(seconds,))
+
+    def observe_all(self, name: str, *labels: str, seconds: Iterable[float]) -> None:
+        """Several at once: for a batch of items that costs a fraction."""
         key = (name, *labels)
         fields = self._fields.get(key)
         if fields is None:
             ends = [*map(str, range(len(BUCKETS_SECONDS) + 1)), _SUM]
             fields = self._fields[key] = ["|".join((*key, end)) for end in ends]
-        seconds = max(0.0, seconds)
-        grown = self._grown
-        grown[fields[bisect_left(BUCKETS_SECONDS, seconds)]] += 1
-        grown[fields[-1]] += int(seconds * 1_000_000)
+        grown, total = self._grown, 0.0
+        for one in seconds:
+            grown[fields[bisect_left(BUCKETS_SECONDS, one)]] += 1
+            total += one if one > 0 else 0
+        grown[fields[-1]] += int(total * 1_000_000)
 
     def follow(self, name: str, read: Callable[[], Mapping[str, int]]) -> None:
         """A counter from numbers that something else counts: `read` answers them by the label's value (`""`: it has no label)."""

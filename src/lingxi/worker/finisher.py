@@ -24,6 +24,8 @@ from lingxi.worker.ledger import Ledger, Running
 from lingxi.worker.store import Store
 from lingxi.worker.traced import end_attempt
 
+_OURS = frozenset(("accepted", "already"))  # the verdicts on an ending that PostgreSQL has
+
 _log = get_logger("worker.finisher")
 
 
@@ -126,12 +128,13 @@ class Finisher:
         self, batch: Sequence[Running], verdicts: dict[tuple[ItemKey, int], Finished], began_ns: int
     ) -> None:
         task_ids = set()
+        judged: list[tuple[Running, str]] = []
         for running in batch:
             key, fence = running.claim.key, running.claim.fence
             answer = verdicts.get((key, fence))
             verdict = _verdict(running, answer)
+            judged.append((running, verdict))
             self.counts[verdict] += 1
-            self._tally(running, verdict)
             if running.span is not None:
                 end_attempt(running, verdict, commit_began_ns=began_ns)
             if answer is None or verdict == "superseded":
@@ -141,27 +144,37 @@ class Finisher:
                 continue
             task_ids.add(key.task_id)
             self._untold[answer.state] += 1
+        self._tally(judged)
         self._hints.publish_tasks(task_ids)
         self._release(batch)
 
-    def _tally(self, running: Running, verdict: str) -> None:
-        """For the metrics: what became of the attempt, how long its job had waited, how long it ran."""
-        queue, decision, tallies = self._ledger.queue, _decision(running), self._tallies
-        ours = verdict in ("accepted", "already")
-        tallies.count("lingxi_item_attempts_total", queue, decision.outcome if ours else verdict)
-        if not ours:
-            return
-        sent_seconds_ago = time.time() - running.delivery.timestamp_ms / 1000
-        claimed_seconds_ago = time.monotonic() - running.claimed_at
-        tallies.observe("lingxi_item_wait_seconds", queue, seconds=sent_seconds_ago - claimed_seconds_ago)
-        tallies.observe("lingxi_item_run_seconds", queue, seconds=running.decided_at - running.claimed_at)
+    def _tally(self, batch: Sequence[tuple[Running, str]]) -> None:
+        """For the metrics: what became of the attempts, how long their jobs had waited, how long they ran."""
+        queue, tallies = self._ledger.queue, self._tallies
+        ours = [running for running, verdict in batch if verdict in _OURS]
+        outcomes = Counter(verdict for _, verdict in batch if verdict not in _OURS)
+        outcomes.update(_decision(running).outcome for running in ours)
+        for outcome, count in outcomes.items():
+            tallies.count("lingxi_item_attempts_total", queue, outcome, by=count)
+        to_wall_clock = time.time() - time.monotonic()
+        tallies.observe_all(
+            "lingxi_item_wait_seconds",
+            queue,
+            seconds=[one.claimed_at + to_wall_clock - one.delivery.timestamp_ms / 1000 for one in ours],
+        )
+        tallies.observe_all(
+            "lingxi_item_run_seconds", queue, seconds=[one.decided_at - one.claimed_at for one in ours]
+        )
         # Successes are in the metrics: a line each would cost more than they do.
-        if decision.outcome != "succeeded":
+        for running in ours:
+            decision = _decision(running)
+            if decision.outcome == "succeeded":
+                continue
             running.context.log.info(
                 "attempt_finished", queue=queue, outcome=decision.outcome, code=decision.error_code
             )
-        if (code := decision.error_code) is not None:
-            tallies.count("lingxi_item_failures_total", queue, code if code in ITEM_CODES else "other")
+            if (code := decision.error_code) is not None:
+                tallies.count("lingxi_item_failures_total", queue, code if code in ITEM_CODES else "other")
 
     def _drop_expired(self, batch: Sequence[Running]) -> None:
         """PostgreSQL is away, and these attempts are past their deadline: no lease holds their items any more."""
