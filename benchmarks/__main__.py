@@ -15,6 +15,7 @@ from benchmarks import (
     observability,
     photo_memory,
     photos,
+    recovery,
     sse,
     submit,
     sweep,
@@ -36,6 +37,7 @@ BENCHES: dict[str, Callable[[Options], Awaitable[Report]]] = {
     "eta": eta.run,
     "observability": observability.run,
     "sweep": sweep.run,
+    "recovery": recovery.run,
 }
 
 

@@ -33,6 +33,7 @@ class Stack:
     token: str
     api: Child
     worker: Child | None
+    env: Mapping[str, str]
 
     async def connect(self) -> HttpConnection:
         return await HttpConnection.open(self.port, self.token)
@@ -90,7 +91,7 @@ async def running_stack(
             worker = await stack.enter_async_context(
                 child(argv, env=env, log=servers.root / "worker.log", talks=False)
             )
-        running = Stack(port, token, api, worker)
+        running = Stack(port, token, api, worker, env)
         await _until_ready(running, processes)
         yield running
 

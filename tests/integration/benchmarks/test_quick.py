@@ -74,6 +74,12 @@ def test_sweep() -> None:
 
 
 @pytest.mark.slow
+def test_recovery() -> None:
+    body = run_quick("recovery")["lingxi"]
+    assert 0 < body["lostAfterSeconds"]["max"] <= body["firstRunsAgainAfterSeconds"]["max"]
+
+
+@pytest.mark.slow
 def test_growth() -> None:
     assert run_quick("growth")["ratios"]["lingxi-empty"] > 0
 
