@@ -127,6 +127,8 @@ _ROLES: dict[Who, str] = {
         GET /workspaces/caps
         GET /workspaces/{workspaceId}/quota
         PUT /workspaces/{workspaceId}/quota
+        GET /retention
+        POST /retention/prune
         GET /queues
         POST /queues/{queue}/pause
         POST /queues/{queue}/drain

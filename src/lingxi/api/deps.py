@@ -17,6 +17,7 @@ from lingxi.names import QUEUES
 from lingxi.processors.outgoing.addresses import AddressRule
 from lingxi.processors.registry import Registry
 from lingxi.services.quotas import Limits as WorkspaceLimits
+from lingxi.services.retention import Retention
 from lingxi.storage.port import Storage
 from lingxi.stream.hub import Hub
 from lingxi.stream.tokens import StreamTokens
@@ -45,6 +46,7 @@ class ApiConfig:
         default_factory=WorkspaceLimits
     )  # of workspaces that have none of their own
     webhook_rule: AddressRule = field(default_factory=AddressRule)  # where webhooks may go
+    retention: Retention = field(default_factory=Retention)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def document() -> dict[str, Any]:
 
 def text() -> str:
     """The document as it is committed."""
-    return json.dumps(document(), indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    return json.dumps(document(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def _put_back(route: APIRoute, operations: dict[str, Any]) -> None:

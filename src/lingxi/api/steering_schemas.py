@@ -115,3 +115,23 @@ class WorkspaceLimits(Wire):
     requests_per_minute: RateLimit
     open_items: CountedLimit
     stored_bytes: CountedLimit
+
+
+# ── retention ────────────────────────────────────────────────────────────────────────────────────────────
+class Kept(Wire):
+    kind: Literal["tasks", "items", "events", "webhooks", "audit", "objects", "keys"] = Field(
+        description="items go with their tasks; keys: of idempotency."
+    )
+    kept_seconds: float | None = Field(description="Null: for ever.")
+    rows: int = Field(description="That are older now.")
+
+
+class RetentionList(Wire):
+    kept: list[Kept]
+
+
+class Pruned(Wire):
+    removed: dict[str, int] = Field(description="Rows, by kind.")
+    left: dict[str, int] = Field(
+        description="Rows that are older still: ask again, or leave them to the workers."
+    )

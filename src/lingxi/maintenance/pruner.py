@@ -5,16 +5,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lingxi.db.session import Pool, transaction
+from lingxi.db.session import Pool
 from lingxi.maintenance.loop import Loop
-from lingxi.services.retention import KINDS, Retention, prune_leftovers, prune_rest_of_task, prune_step
+from lingxi.services.retention import KINDS, Retention, prune_steps
 
 STEPS_A_ROUND = 40
 
 
 @dataclass(slots=True)
 class Pruner(Loop):
-    """`prune_once()`, and its loop. Several at once do no harm: each steps over what another has locked."""
+    """`prune_once()`, and its loop."""
 
     name: ClassVar = "prune"
 
@@ -31,36 +31,13 @@ class Pruner(Loop):
     async def prune_once(self, *, steps: int = STEPS_A_ROUND) -> dict[str, int]:
         """At most so many steps of each kind; how many rows of each are gone."""
         removed: Counter[str] = Counter()
-        for kind, kept_seconds in self.retention.seconds().items():
-            if kept_seconds is not None:
-                await self._steps(kind, kept_seconds, steps, removed)
-        await self._finish_tasks(steps, removed)
-        async with transaction(self.pool) as connection:
-            await prune_leftovers(connection)
+        async for kind, number in prune_steps(
+            self.pool, self.retention, most=steps, stopped=self.stopping.is_set
+        ):
+            removed[kind] += number
+            self.totals[kind] += number
         return {kind: removed[kind] for kind in KINDS}
 
     def removed(self) -> dict[str, int]:
         """What all rounds of this process removed, by kind."""
         return {kind: self.totals[kind] for kind in KINDS}
-
-    async def _steps(self, kind: str, kept_seconds: float, steps: int, removed: Counter[str]) -> None:
-        for _ in range(steps):
-            if self.stopping.is_set():
-                return
-            async with transaction(self.pool) as connection:
-                number, more = await prune_step(connection, kind, kept_seconds)
-            removed[kind] += number
-            self.totals[kind] += number
-            if not more:
-                return
-
-    async def _finish_tasks(self, steps: int, removed: Counter[str]) -> None:
-        for _ in range(steps):
-            if self.stopping.is_set():
-                return
-            async with transaction(self.pool) as connection:
-                items, more = await prune_rest_of_task(connection)
-            removed["items"] += items
-            self.totals["items"] += items
-            if not more:
-                return

@@ -1,11 +1,12 @@
 """What is kept for how long, and the removal of what is older, in small steps that lock little and never wait."""
 
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from lingxi.db.query import sql
-from lingxi.db.session import Connection
+from lingxi.db.session import Connection, Pool, transaction
 from lingxi.services.remember_answer import REMEMBERED_SECONDS
 
 ROWS_A_STEP: Final = 500
@@ -44,6 +45,35 @@ async def count_prunable(connection: Connection, retention: Retention) -> dict[s
     row = await connection.fetchrow(sql("prune/counts"), *retention.seconds().values())
     assert row is not None
     return {kind: row[kind] for kind in KINDS}
+
+
+async def prune_steps(
+    pool: Pool, retention: Retention, *, most: int, stopped: Callable[[], bool] = lambda: False
+) -> AsyncIterator[tuple[str, int]]:
+    """At most so many steps of each kind, each in its own transaction: the kind, and how many rows are gone with it.
+
+    Several at once do no harm: each steps over what another has locked. `stopped` is asked before each step.
+    """
+    for kind, kept_seconds in retention.seconds().items():
+        for _ in range(most if kept_seconds is not None else 0):
+            if stopped():
+                break
+            assert kept_seconds is not None
+            async with transaction(pool) as connection:
+                number, more = await prune_step(connection, kind, kept_seconds)
+            yield kind, number
+            if not more:
+                break
+    for _ in range(most):
+        if stopped():
+            break
+        async with transaction(pool) as connection:
+            items, more = await prune_rest_of_task(connection)
+        yield "items", items
+        if not more:
+            break
+    async with transaction(pool) as connection:
+        await prune_leftovers(connection)
 
 
 async def prune_step(connection: Connection, kind: str, kept_seconds: float) -> tuple[int, bool]:

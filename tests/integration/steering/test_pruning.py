@@ -275,3 +275,37 @@ async def test_on_the_command_line(work: Work, tmp_path: Path) -> None:
         assert await work.pool.fetchval("select count(*) from media_tasks") == left
     audited = await work.pool.fetch("select verb, target, actor from audit_log")
     assert [tuple(row) for row in audited] == [("prune", "rows:3", None)], "counting leaves none"
+
+
+async def test_over_http_by_an_operator(
+    operator: httpx.AsyncClient, editor: httpx.AsyncClient, pool: Any, work: Work
+) -> None:
+    """What is older is told, removed at once and audited; a part at a time, and it says how much is left."""
+    for _ in range(3):
+        await ended(work, days_ago=31)
+    shown = (await operator.get("retention")).json()["kept"]
+    assert [one["kind"] for one in shown] == list(retention.KINDS)
+    told = {one["kind"]: (one["keptSeconds"], one["rows"]) for one in shown}
+    assert told["tasks"] == (30 * 86_400, 3) and told["items"] == (30 * 86_400, 6)
+    assert told["objects"] == (None, 0), "kept for ever"
+    answer = await operator.post("retention/prune")
+    assert answer.json() == {"removed": {**NOTHING, "tasks": 3, "items": 6}, "left": NOTHING}
+    assert await pool.fetchval("select count(*) from media_tasks") == 0
+    audited = await pool.fetch(
+        "select verb, target, actor is not null as by from audit_log where verb = 'prune'"
+    )
+    assert [tuple(row) for row in audited] == [("prune", "rows:9", True)]
+    for refused in (await editor.get("retention"), await editor.post("retention/prune")):
+        assert refused.status_code == 403
+
+
+async def test_over_http_a_part_is_removed_and_the_rest_is_told(
+    operator: httpx.AsyncClient, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "TASKS_A_STEP", 1)
+    monkeypatch.setattr("lingxi.api.routes.retention._STEPS", 2)
+    for _ in range(3):
+        await ended(work, days_ago=31)
+    answer = (await operator.post("retention/prune")).json()
+    assert (answer["removed"]["tasks"], answer["left"]["tasks"]) == (2, 1)
+    assert (await operator.post("retention/prune")).json()["removed"]["tasks"] == 1
