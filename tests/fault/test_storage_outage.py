@@ -72,6 +72,22 @@ async def test_a_server_that_comes_back_costs_attempts_and_no_photo(
     await photos.assert_published_once(photo_id)
 
 
+async def test_a_disk_that_is_not_mounted_costs_attempts_and_no_photo(work: Work, tmp_path: Path) -> None:
+    """An empty folder lies where the photos were: they are not gone, and nothing is made there."""
+    root, aside = tmp_path / "disk", tmp_path / "aside"
+    async with Photos.open(work, tmp_path / "data", open_storage(root.as_uri())) as photos:
+        photo_id = await photos.new_photo()
+        root.rename(aside)
+        root.mkdir()
+        async with photos.worker(photo_backoff_seconds=0.5):
+            await until_charged(photos, photo_id, 2)
+            assert (await photos.row(photo_id))["processing_state"] == "uploaded"
+            root.rmdir()
+            aside.rename(root)
+            await photos.until_job(photo_id, "done", 40)
+        await photos.assert_published_once(photo_id)
+
+
 async def test_a_server_that_stays_away_ends_after_the_last_attempt(
     photos: Photos, between: CuttingProxy
 ) -> None:

@@ -2,12 +2,15 @@
 
     <root>/objects/<first 2 hex digits>/<key>     finished, never changed; random keys
     <root>/named/<key>                            likewise; composed keys, with their slashes as folders
-    <root>/unfinished/<random>                    being written, or left by a crash
+    <root>/unfinished/<random>                    being written, or left by a crash; the folder is made at starts alone
     <root>/media/<name>                           not ours: put there by its owner, to be registered and read
 
 A put writes and fsyncs the unfinished file, renames it, and fsyncs the folder: after that a power cut loses
 nothing, and before it a reader finds nothing. All file work is done by threads of our own, so that a slow disk
 stalls no event loop.
+
+Where the disk of the root is not mounted any more, an empty folder may lie in its place. Nothing is missing then, and nothing may
+be put there: without `unfinished`, storage is unavailable.
 """
 
 import asyncio
@@ -23,10 +26,10 @@ from typing import Final, TypeVar
 
 from lingxi.observability import failpoints
 from lingxi.storage.checking import check_by_trying
-from lingxi.storage.errors import ObjectMissing
+from lingxi.storage.errors import ObjectMissing, StorageError, StorageUnavailable
 from lingxi.storage.local_files import NOT_THERE, Parts, open_file, read_files
 from lingxi.storage.local_reader import LocalReader, OpenFile
-from lingxi.storage.local_upload import MOST_AT_ONCE, LocalUpload, make_folder, sync_folder, unavailable
+from lingxi.storage.local_upload import AWAY, MOST_AT_ONCE, LocalUpload, make_folder, sync_folder, unavailable
 from lingxi.storage.port import (
     CHUNK_BYTES,
     MEDIA,
@@ -53,6 +56,8 @@ class LocalStorage:
         self._root = root
         self._unfinished = root / "unfinished"
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="storage")
+        with contextlib.suppress(OSError):  # whoever uses it is told
+            make_folder(self._unfinished)
 
     async def put(
         self, chunks: AsyncIterable[bytes], *, max_bytes: int, key: str | None = None
@@ -96,7 +101,7 @@ class LocalStorage:
         try:
             file = OpenFile(await asyncio.shield(call))
         except NOT_THERE as error:
-            raise ObjectMissing("no bytes are stored under this key") from error
+            raise await self._missing() from error
         except OSError as error:
             raise unavailable(error) from error
         except asyncio.CancelledError:
@@ -106,12 +111,20 @@ class LocalStorage:
 
     async def read_small(self, keys: Sequence[str], *, max_bytes: int) -> list[bytes | None]:
         """See `Storage.read_small`: all of them in one thread, since each hop there costs more than a small file."""
-        return await self._run(read_files, self._root, [_readable_parts(key) for key in keys], max_bytes)
+
+        def read(wanted: Sequence[Parts]) -> list[bytes | None]:
+            found = read_files(self._root, wanted, max_bytes)
+            if None in found:
+                self._refuse_if_away()
+            return found
+
+        return await self._run(read, [_readable_parts(key) for key in keys])
 
     async def delete(self, key: str) -> None:
         """See `Storage.delete`."""
 
         def remove() -> None:
+            self._refuse_if_away()
             path = self._path(key)
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
@@ -124,6 +137,7 @@ class LocalStorage:
         folder = self._root / "named" / check_prefix(prefix)
 
         def remove() -> int:
+            self._refuse_if_away()
             files = [path for path in folder.rglob("*") if path.is_file()]
             for path in files:
                 path.unlink(missing_ok=True)
@@ -149,7 +163,7 @@ class LocalStorage:
         try:
             return await self._loop_call(look)
         except NOT_THERE as error:
-            raise ObjectMissing("no bytes are stored under this key") from error
+            raise await self._missing() from error
         except OSError as error:
             raise unavailable(error) from error
 
@@ -158,6 +172,7 @@ class LocalStorage:
         named = self._root / "named"
         files = _files_in(named / check_prefix(prefix) if prefix else self._root / "objects")
         newest = time.time() - older_than_seconds
+        await self._run(self._refuse_if_away)
         while batch := await self._run(lambda: list(itertools.islice(files, _LIST_BATCH))):
             for path, size_bytes, modified_at in batch:
                 if modified_at <= newest:
@@ -170,6 +185,7 @@ class LocalStorage:
 
         def rename() -> None:
             if not source.exists():
+                self._refuse_if_away()
                 raise ObjectMissing("no bytes are stored under this key")
             make_folder(target.parent)
             os.rename(source, target)
@@ -193,7 +209,7 @@ class LocalStorage:
 
         def sweep() -> int:
             removed = 0
-            for path in self._unfinished.iterdir() if self._unfinished.exists() else ():
+            for path in self._unfinished.iterdir():
                 with contextlib.suppress(FileNotFoundError):
                     if time.time() - path.stat().st_mtime >= older_than_seconds:
                         path.unlink()
@@ -209,6 +225,19 @@ class LocalStorage:
     async def close(self) -> None:
         """Wait for file work under way."""
         await asyncio.to_thread(self._threads.shutdown)
+
+    async def _missing(self) -> StorageError:
+        """What is wrong when a file is not there: only that, or all of it."""
+        try:
+            await self._run(self._refuse_if_away)
+        except StorageUnavailable as away:
+            return away
+        return ObjectMissing("no bytes are stored under this key")
+
+    def _refuse_if_away(self) -> None:
+        """StorageUnavailable when this is not the folder that puts went to. In a thread."""
+        if not self._unfinished.is_dir():
+            raise StorageUnavailable(AWAY)
 
     def _path(self, key: str) -> Path:
         return self._root.joinpath(*_parts(key))

@@ -15,6 +15,7 @@ from lingxi.observability import failpoints
 from lingxi.storage.errors import ObjectTooLarge, StorageUnavailable
 from lingxi.storage.port import CHUNK_BYTES, StoredBytes, is_random_key, new_key
 
+AWAY: Final = "the folder of the storage is not there; is its disk mounted?"
 Buffer = bytes | memoryview
 MOST_AT_ONCE: Final = 1024  # buffers that the kernel takes in one call
 _AHEAD_BYTES: Final = 4 << 20  # the disk begins with what was written, so that the end has less to wait for
@@ -75,11 +76,13 @@ class LocalUpload:
         if self._size_bytes > self._max_bytes:
             raise ObjectTooLarge(self._max_bytes)
         if self._descriptor is None:
-            make_folder(self._temporary.parent)
+            try:
+                self._descriptor = os.open(
+                    self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+                )
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise StorageUnavailable(AWAY) from error
             make_folder(self._final.parent)
-            self._descriptor = os.open(
-                self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
-            )
         for block in blocks:
             self._sha256.update(block)
         written = os.writev(self._descriptor, blocks)

@@ -15,6 +15,7 @@ import pytest
 from lingxi.observability import failpoints
 from lingxi.storage import CHUNK_BYTES, ObjectMissing, Storage, StorageUnavailable, open_storage
 from lingxi.storage.local import LocalStorage
+from lingxi.storage.port import new_key
 from tests.integration.storage.places import LIMIT, chunks_of
 from tests.support.waiting import wait_until, wait_until_sync
 
@@ -54,6 +55,39 @@ async def test_nothing_can_be_read_before_the_rename(storage: Storage, tmp_path:
     finally:
         failpoints.disarm()
     assert files_in(tmp_path / "a folder") == []
+
+
+@pytest.mark.parametrize("instead", ["an empty folder", "a file", "nothing"])
+async def test_a_disk_that_is_not_mounted_misses_nothing_and_takes_nothing(
+    storage: Storage, tmp_path: Path, instead: str
+) -> None:
+    """What a row names is not gone: a photo would fail for good, and a collector would believe that it had removed it."""
+    root, aside = tmp_path / "a folder", tmp_path / "aside"
+    key = (await storage.put(chunks_of(b"x"), max_bytes=LIMIT)).key
+    named = (await storage.put(chunks_of(b"y"), max_bytes=LIMIT, key="a/b/c")).key
+    root.rename(aside)
+    if instead == "a file":
+        root.touch()
+    elif instead == "an empty folder":
+        root.mkdir()
+
+    async def listed(prefix: str) -> list[str]:
+        return [one.key async for one in storage.list_keys(prefix)]
+
+    for tried in (
+        storage.open(key), storage.open("media:a.jpg"), storage.stat(key), storage.read_small([key], max_bytes=9),
+        storage.delete(key), storage.delete_prefix("a/b/"), storage.move(key, new_key()), listed(""), listed("a/"),
+        storage.put(chunks_of(b"z"), max_bytes=LIMIT), storage.sweep_unfinished(older_than_seconds=0),
+    ):  # fmt: skip
+        with pytest.raises(StorageUnavailable):
+            await tried
+    assert files_in(root) == []
+    if root.exists():
+        (root.unlink if root.is_file() else root.rmdir)()
+    aside.rename(root)
+    assert await storage.read_small([key, named], max_bytes=9) == [b"x", b"y"]
+    with pytest.raises(ObjectMissing):
+        await storage.open(new_key())
 
 
 async def test_a_full_disk_is_unavailable_and_leaves_nothing(storage: Storage, tmp_path: Path) -> None:

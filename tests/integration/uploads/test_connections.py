@@ -167,14 +167,15 @@ async def test_a_large_body_may_crawl_as_long_as_it_moves(
 
 async def test_while_storage_is_away_files_are_refused_and_can_be_sent_again(stage: Stage) -> None:
     at = await created(stage, len(CONTENT))
-    stage.folder.mkdir(exist_ok=True)
-    (stage.folder / "unfinished").write_text("in the way of the folder")
+    aside = stage.folder.rename(stage.folder.with_name("aside"))
+    stage.folder.mkdir()  # as where a disk is not mounted
     alone = await stage.post(("a.jpg", jpeg(1)))
     assert (alone.status_code, alone.json()["code"]) == (500, 50001)
     both = await stage.post(("a.jpg", jpeg(1)), ("b.txt", b"words"))
     assert outcomes(both) == [("refused", "storage_unavailable"), ("refused", "unsupported_type")]
     assert ((await patch(stage, at, 0, CONTENT)).status_code, await offset(stage, at)) == (500, 0)
-    (stage.folder / "unfinished").unlink()
+    stage.folder.rmdir()
+    aside.rename(stage.folder)
     assert (await stage.post(("a.jpg", jpeg(1)))).status_code == 201
     assert (await patch(stage, at, 0, CONTENT)).status_code == 204
 
