@@ -116,7 +116,7 @@ def _judge(mutant: Mutant, copies: SimpleQueue[Path], kept: _Kept) -> Verdict:
     path = folder / mutant.path
     sound = path.read_text("utf-8")
     try:
-        if sound.count(mutant.old) != 1:
+        if sound.count(mutant.old) != mutant.times:
             verdict = Verdict(
                 mutant, False, 0.0, f"the text is there {sound.count(mutant.old)} times: mend the list"
             )

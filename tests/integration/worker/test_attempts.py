@@ -164,31 +164,64 @@ async def test_a_processor_is_told_when_its_lease_was_lost(work: Work) -> None:
 
 
 async def test_an_effect_of_a_superseded_attempt_is_rolled_back(work: Work) -> None:
-    """The attempt loses its item inside of its own transaction."""
-    inside, go_on = asyncio.Event(), asyncio.Event()
+    """The attempt loses its item inside of its own transaction, and commits while its successor runs."""
+    inside, again, go_on, over = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def run(context: Context, given: Input) -> dict[str, Any]:
-        async with context.transaction() as connection:
-            await connection.execute(
-                "insert into drill_effects values ($1, 1, $2)", context.item.task_id, context.attempt.id
-            )
-            if context.attempt.number == 1:
+        if context.attempt.number == 2:
+            again.set()
+            await over.wait()
+        try:
+            async with context.transaction() as connection:
+                await connection.execute(
+                    "insert into drill_effects values ($1, 1, $2)", context.item.task_id, context.attempt.id
+                )
                 inside.set()
                 await go_on.wait()
+        finally:
+            over.set()
         return {}
 
-    work.processors = processor(run)
+    work.processors = processor(run, concurrency=1)
     task_id = await work.submit({})
     async with work.worker(lease_renew_seconds=60):
         await inside.wait()
         await work.pool.execute("update media_task_items set lease_expires_at = now() - interval '1 hour'")
         async with work.pool.acquire() as connection, connection.transaction():
             await sweep_leases(connection)
-        go_on.set()
-        await work.ended(task_id)
+        async with work.worker():  # the first one is busy
+            await again.wait()
+            go_on.set()
+            await work.ended(task_id)
     made = await work.pool.fetch("select attempt_id from drill_effects where task_id = $1", task_id)
     (item,) = await work.items(task_id)
     assert ([row["attempt_id"] for row in made], item["attempt"]) == ([item["attempt_id"]], 2)
+
+
+async def test_a_renewed_lease_ends_with_the_deadline(work: Work) -> None:
+    go_on = asyncio.Event()
+
+    async def run(context: Context, given: Input) -> dict[str, Any]:
+        await go_on.wait()
+        return {}
+
+    work.processors = processor(run, time_limit_seconds=20)
+    task_id = await work.submit({})
+    async with work.worker(lease_seconds=3_600, lease_renew_seconds=0.1):
+        await work.running(task_id)
+        await work.pool.execute("update media_task_items set lease_expires_at = started_at + interval '10 s'")
+
+        async def renewed() -> bool:
+            return bool(
+                await work.pool.fetchval(
+                    "select lease_expires_at > started_at + interval '11 s' from media_task_items"
+                )
+            )
+
+        await wait_until(renewed, message="a renewal")
+        assert await work.pool.fetchval("select lease_expires_at = deadline_at from media_task_items")
+        go_on.set()
+        await work.ended(task_id)
 
 
 async def test_progress_reaches_the_channel_and_is_bounded(work: Work) -> None:
