@@ -129,6 +129,26 @@ async def test_the_rest_follows_each_canary_that_succeeded_and_no_other(
     assert await work.pool.fetchval("select count(*) from audit_log where verb = 'task.retry_failed'") == 1
 
 
+async def test_a_canary_that_failed_with_the_code_of_one_that_succeeded_is_not_tried_again(
+    editor: httpx.AsyncClient, work: Work
+) -> None:
+    """What follows are those that the canaries' round left alone."""
+    task = await failed_task(work)
+    assert (await retry(editor, task, canary=True)).status_code == 202
+
+    async def run(context: Context, given: Input) -> None:
+        if given.fail_code == "bad_name":
+            raise Permanent("disk_full", "another cause than before")
+
+    work.processors = {"demo:drill": Processor(name="demo:drill", input_model=Input, run=run)}
+    async with work.dispatching(), work.worker():
+        assert (await decided(editor, task))["bad_name"] == "stopped"
+        await work.ended(task)
+    items = await work.items(task)
+    assert [item["round"] for item in items] == [2, 3, 3, 2, 1, 2, 1]
+    assert items[3]["error_code"] == "disk_full"
+
+
 async def test_the_rest_follows_though_client_and_dispatcher_died_at_that_moment(
     editor: httpx.AsyncClient, work: Work, broken: set[str], tmp_path: Path
 ) -> None:
