@@ -154,6 +154,36 @@ async def test_what_is_on_its_way_is_not_sent_again(sweep: Sweep) -> None:
     assert await sweep.states(task) == ["queued", "queued"]
 
 
+async def test_what_was_requeued_and_not_sent_yet_is_not_requeued_again(sweep: Sweep) -> None:
+    """No dispatcher works, and Redis is wiped once more: one event is enough."""
+    await sweep.once()
+    await sweep.work.submit(*[{}] * 5)
+    await sweep.dispatch()
+    for expected in (5, 0):
+        await sweep.client.flushall()
+        counts = await sweep.once()
+        assert (counts.wiped, counts.requeued) == (True, expected)
+    await sweep.dispatch()
+    assert await sweep.waiting_jobs() == 5
+
+
+async def test_a_lease_that_is_renewed_before_the_sweep_has_the_lock_is_left_alone(sweep: Sweep) -> None:
+    """The sweep saw it expired, and waited for the task's row; what holds then counts."""
+    task = await sweep.work.submit({})
+    await sweep.claim(task, 1, lease_seconds=0.01)
+    await wait_until(lambda: _expired(sweep, task))
+    async with sweep.work.pool.acquire() as connection:
+        async with connection.transaction():
+            await connection.execute("select from media_tasks where id = $1 for no key update", task)
+            sweeping = asyncio.create_task(sweep.once())
+            await wait_until(lambda: _waits_for_a_lock(sweep), message="the sweep waits for the task")
+            await connection.execute(
+                "update media_task_items set lease_expires_at = clock_timestamp() + interval '1 hour'"
+            )
+        assert (await sweeping).lost == 0
+    assert await sweep.states(task) == ["running"]
+
+
 async def test_a_restored_old_copy_is_recognised(sweep: Sweep) -> None:
     """Its marker is one that was right some sweeps ago: this Redis is not what we left."""
     seen = []
@@ -238,6 +268,11 @@ async def test_an_outage_only_delays_it(own_postgres, redis_url) -> None:  # typ
 
 async def _marker(client) -> bool:  # type: ignore[no-untyped-def]
     return await client.get("lingxi:marker") is not None
+
+
+async def _waits_for_a_lock(sweep: Sweep) -> bool:
+    query = "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
+    return bool(await sweep.work.pool.fetchval(query))
 
 
 async def _expired(sweep: Sweep, task: UUID, count: int = 1) -> bool:
