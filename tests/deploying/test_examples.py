@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -63,7 +64,8 @@ def assert_command(arguments: list[str]) -> None:
 
 def env_file(path: Path) -> dict[str, str]:
     lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    return dict(line.split("=", 1) for line in lines)
+    pairs = (line.split("=", 1) for line in lines)
+    return {name: value.strip("'") for name, value in pairs}
 
 
 # ── systemd ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -94,6 +96,16 @@ def test_every_group_may_be_an_instance_and_the_settings_file_is_right() -> None
     example = env_file(INFRA / "systemd/lingxi.env.example")
     assert_settings(example)
     assert example["LINGXI_QUEUES"].split(",") == list(DEPLOYED_GROUPS)
+
+
+def test_a_shell_reads_the_settings_file_as_systemd_does() -> None:
+    """The page has it sourced before `lingxi token create`; a bare `&` would end a value there."""
+    path = INFRA / "systemd/lingxi.env.example"
+    source = ["sh", "-euc", 'set -a; . "$0"; env -0', str(path)]
+    run = subprocess.run(source, env={"PATH": os.defpath}, capture_output=True, text=True, check=True)
+    read = dict(pair.split("=", 1) for pair in run.stdout.split("\0") if pair)
+    assert {name: read.get(name) for name in env_file(path)} == env_file(path)
+    assert run.stderr == ""
 
 
 def test_systemd_accepts_the_units_and_rates_them(tmp_path: Path) -> None:
