@@ -55,10 +55,9 @@ async def prune_steps(
     Several at once do no harm: each steps over what another has locked. `stopped` is asked before each step.
     """
     for kind, kept_seconds in retention.seconds().items():
-        for _ in range(most if kept_seconds is not None else 0):
-            if stopped():
+        for _ in range(most):
+            if kept_seconds is None or stopped():
                 break
-            assert kept_seconds is not None
             async with transaction(pool) as connection:
                 number, more = await prune_step(connection, kind, kept_seconds)
             yield kind, number

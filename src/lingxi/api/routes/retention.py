@@ -1,6 +1,7 @@
 """An operator sees what is kept for how long, and has what is older removed now; workers do so by themselves."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from fastapi import APIRouter
 from starlette.requests import Request
@@ -15,7 +16,7 @@ from lingxi.api.documented import documented
 from lingxi.api.reading import read_nothing, refuse_unknown_query
 from lingxi.db.session import transaction
 from lingxi.services.record_audit import record_audit
-from lingxi.services.retention import KINDS, count_prunable, prune_steps
+from lingxi.services.retention import KINDS, Retention, count_prunable, prune_steps
 
 router = APIRouter(prefix="/api/v1/retention", tags=["Operator"])
 
@@ -29,10 +30,13 @@ _ROWS: dict[str, int] = {
     "objects": 0,
     "keys": 80,
 }
-_KEPT: dict[str, float | None] = {
-    "tasks": 2_592_000.0, "items": 2_592_000.0, "events": 604_800.0, "webhooks": 2_592_000.0, "audit": 34_560_000.0,
-    "objects": None, "keys": 86_400.0,
-}  # fmt: skip
+
+
+def _kept(retention: Retention, rows: Mapping[str, int]) -> dict[str, Any]:
+    """The answer; items are kept as long as their tasks."""
+    seconds = retention.seconds()
+    seconds["items"] = seconds["tasks"]
+    return {"kept": [{"kind": kind, "keptSeconds": seconds[kind], "rows": rows[kind]} for kind in KINDS]}
 
 
 @router.get(
@@ -41,7 +45,7 @@ _KEPT: dict[str, float | None] = {
         summary="Show what is kept for how long, and how much is older now",
         meaning="The periods are settings (`RETENTION_…_DAYS`). What is older goes within minutes, by the workers.",
         answer=shapes.RetentionList,
-        example={"kept": [{"kind": kind, "keptSeconds": _KEPT[kind], "rows": _ROWS[kind]} for kind in KINDS]},
+        example=_kept(Retention(), _ROWS),
         errors=doc.AUTHENTICATED,
     ),
 )
@@ -50,11 +54,7 @@ async def show(request: Request, caller: Operator) -> Response:
     deps = deps_of(request)
     async with deps.pool.acquire(timeout=5) as connection:
         rows = await count_prunable(connection, deps.config.retention)
-    seconds = deps.config.retention.seconds()
-    seconds["items"] = seconds["tasks"]
-    return json_answer(
-        {"kept": [{"kind": kind, "keptSeconds": seconds[kind], "rows": rows[kind]} for kind in KINDS]}
-    )
+    return json_answer(_kept(deps.config.retention, rows))
 
 
 @router.post(
@@ -80,5 +80,8 @@ async def prune(request: Request, caller: Operator) -> Response:
             connection, workspace_id=None, actor=caller.token_id, verb="prune", target=f"rows:{sum(removed.values())}",
             request_id=request.scope["request_id"],
         )  # fmt: skip
+    async with deps.pool.acquire(
+        timeout=5
+    ) as connection:  # after the audit row's commit: counting may take too long
         left = await count_prunable(connection, deps.config.retention)
     return json_answer({"removed": removed, "left": left})
