@@ -12,12 +12,19 @@ import asyncpg
 import pytest
 import redis.asyncio
 
+from lingxi.observability.logging import configure
 from tests.support.databases import create_database, drop_database, make_template, migrate
 from tests.support.least_rights import refusals
 from tests.support.processes import Processes
 from tests.support.proxy import CuttingProxy
 from tests.support.s3 import S3Server
 from tests.support.servers import OwnServer, Servers, new_postgres, new_valkey, open_servers
+
+
+@pytest.fixture(autouse=True)
+def logging_as_served() -> None:
+    """The product's own log lines, whatever an earlier test of this process set; pytest's would write out a traceback's locals."""
+    configure("info")
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.integration.api.conftest import logging_as_served, world
+from tests.integration.api.conftest import world
 from tests.integration.api.harness import Api, World, open_api
 from tests.integration.uploads.conftest import stage
 from tests.support.soundness import violations
 from tests.support.work import Work
 
-__all__ = ["logging_as_served", "stage", "world"]
+__all__ = ["stage", "world"]
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from lingxi.domain.errors import PROBLEMS
-from tests.integration.api.conftest import logging_as_served, world
+from tests.integration.api.conftest import world
 from tests.integration.api.harness import Api, World, batch, open_api
 from tests.integration.uploads.conftest import stage
 from tests.integration.uploads.stage import FORM, Stage, form, jpeg, part
 
-__all__ = ["logging_as_served", "stage", "world"]
+__all__ = ["stage", "world"]
 T = TypeVar("T")
 COUNTS = pytest.mark.parametrize(
     "count", [40, pytest.param(1_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]

@@ -9,15 +9,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from lingxi.observability.logging import configure
 from tests.integration.albums.stage import Stage
 from tests.integration.api.harness import make_world, open_api
-
-
-@pytest.fixture(autouse=True)
-def logging_as_served() -> None:
-    """The product's own log lines, so that tests can look into them."""
-    configure("info")
 
 
 @pytest.fixture

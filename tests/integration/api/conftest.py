@@ -9,14 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from lingxi.observability.logging import configure
 from tests.integration.api.harness import Api, World, make_world, open_api
-
-
-@pytest.fixture(autouse=True)
-def logging_as_served() -> None:
-    """The product's own log lines, so that tests can look into them."""
-    configure("info")
 
 
 @pytest.fixture

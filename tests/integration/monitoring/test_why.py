@@ -17,13 +17,13 @@ from lingxi.domain.ids import item_id
 from lingxi.processors.contract import Context, Permanent, Processor, ProcessorInput
 from lingxi.services.photo_jobs import claim_photo_job, put_back_photo_job, put_back_stale_photo_jobs
 from lingxi.services.why import Live, judge_photo
-from tests.integration.api.conftest import api, editor, logging_as_served, world
+from tests.integration.api.conftest import api, editor, world
 from tests.integration.api.harness import Api, World, batch
 from tests.support.processes import run_lingxi
 from tests.support.waiting import wait_until
 from tests.support.work import Work
 
-__all__ = ["api", "editor", "logging_as_served", "world"]
+__all__ = ["api", "editor", "world"]
 
 
 class Said(ProcessorInput):
@@ -141,7 +141,6 @@ async def test_an_attempt_that_failed_shows_the_last_lines_of_its_log(
     pool: Any,
     database_url: str,
     redis_url: str,
-    logging_as_served: None,
 ) -> None:
     async def run(context: Context, given: Said) -> None:
         for number in range(30):

@@ -17,7 +17,6 @@ from lingxi.broker.job import photo_job
 from lingxi.broker.queue import BullQueue, Delivery
 from lingxi.domain.errors import Transient
 from lingxi.names import PHOTO_QUEUE
-from lingxi.observability.logging import configure
 from lingxi.processors.publish import process_photo
 from lingxi.services.photo_jobs import (
     claim_photo_job,
@@ -61,7 +60,6 @@ async def test_storage_that_comes_back_costs_attempts_and_no_photo(photos: Photo
 
 
 async def test_the_last_attempt_marks_both_rows_and_leaves_visibility(photos: Photos) -> None:
-    configure("info")  # what attempts log is kept with their history
     photo_id, hidden = await photos.new_photo(), (await photos.upload(b"\xff\xd8\xff another")).photo.id
     async with photos.work.pool.acquire() as connection, connection.transaction():
         await hide_photo(connection, photos.album_id, hidden)

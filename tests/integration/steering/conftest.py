@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from tests.integration.api.conftest import admin, api, editor, logging_as_served, world
+from tests.integration.api.conftest import admin, api, editor, world
 from tests.integration.api.harness import Api, World
 
-__all__ = ["admin", "api", "editor", "logging_as_served", "world"]
+__all__ = ["admin", "api", "editor", "world"]
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from lingxi.api.limits import Limits
-from lingxi.observability.logging import configure
 from lingxi.services.albums import create_album
 from lingxi.storage import Storage
 from tests.integration.api.harness import World, make_world, open_api
@@ -19,12 +18,6 @@ from tests.integration.uploads.stage import Stage
 LIMITS = Limits(
     max_photo_bytes=256 * 1024, max_photos=12, max_upload_bytes=1024 * 1024, body_timeout_seconds=0.5
 )
-
-
-@pytest.fixture(autouse=True)
-def logging_as_served() -> None:
-    """The product's own log lines: pytest's would write out the locals of each traceback, photos included."""
-    configure("info")
 
 
 @pytest.fixture
