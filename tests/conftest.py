@@ -23,7 +23,7 @@ from tests.support.servers import OwnServer, Servers, new_postgres, new_valkey, 
 
 @pytest.fixture(autouse=True)
 def logging_as_served() -> None:
-    """The product's own log lines, whatever an earlier test of this process set; pytest's would write out a traceback's locals."""
+    """The product's own log lines, whatever an earlier test set; pytest's would write out the locals of each traceback."""
     configure("info")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -102,11 +103,15 @@ async def busy(server: OwnServer) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def loading(server: OwnServer) -> AsyncIterator[None]:
-    """It has come back, and reads its file for some seconds."""
+    """It has come back, and reads its file until the block ends."""
     async with client_of(server) as client:
-        await client.mset({f"filling:{number}": "x" for number in range(3_000)})
+        await client.mset({f"filling:{number}": os.urandom(1_024) for number in range(3_000)})
+        await client.save()
     await asyncio.to_thread(server.kill)
-    settings = {"key_load_delay": "500", "loading_process_events_interval_bytes": "1024"}
+    settings = {
+        "key_load_delay": "10000",
+        "loading_process_events_interval_bytes": "1024",
+    }  # µs: half a minute
     starting = asyncio.create_task(asyncio.to_thread(server.start, **settings))
 
     async def is_loading() -> bool:
@@ -119,8 +124,12 @@ async def loading(server: OwnServer) -> AsyncIterator[None]:
         return False
 
     await wait_until(cast(Any, is_loading))
-    yield
-    await starting
+    try:
+        yield
+    finally:
+        async with client_of(server) as client:
+            await client.config_set("key-load-delay", "0")
+        await starting
 
 
 FAULTS = {

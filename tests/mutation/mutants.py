@@ -270,7 +270,7 @@ MUTANTS = (
     Mutant("stream", "204 for whoever is at the end of an old round", "src/lingxi/stream/hub.py",
            "            if resume.number == subject.cursor and subject.final:\n", "            if subject.final:\n", (RESUME,)),
     Mutant("stream", "the end of an old round ends a new one", "src/lingxi/stream/watcher.py",
-           "elif entry.ends > self._seen[0]:", "else:", (RESUME + "::test_old_end_in_the_log_does_not_end_those_that_resume_from_it",)),
+           "elif entry.ends > self._seen[0]:", "else:", (RESUME + "::test_an_end_that_is_told_after_the_retry_was_read_does_not_end_those_that_know_of_it",)),
     Mutant("stream", "a finished task is answered from memory", "src/lingxi/stream/channel.py",
            "if self.subject is None or self.subject.final:\n            return False\n        return resume", "if self.subject is None:\n            return False\n        return resume", (RESUME,)),
     Mutant("stream", "changes of one number are cut apart", QUERIES + "stream/read_tasks.sql",

@@ -33,21 +33,28 @@ QUICK = HubConfig(poll_seconds=0.05, heartbeat_seconds=15, close_seconds=1)
 
 
 class CountingReader:
-    """A PostgresReader that counts its statements, and can be told to wait, or that the database is away."""
+    """A PostgresReader that counts its statements, and can be told to wait, or that the database is away.
+
+    `gate` is before a read, `delivery` after it: what was read is held back while the rows go on.
+    """
 
     def __init__(self, dsn: str) -> None:
         self.inner = PostgresReader(lambda: connect(dsn, name="stream-test", hot=True))
         self.reads: list[list[Ask]] = []
         self.away = False
-        self.gate = asyncio.Event()
+        self.gate, self.delivery = asyncio.Event(), asyncio.Event()
         self.gate.set()
+        self.delivery.set()
+        self.held: dict[Key, Page] = {}
 
     async def read(self, asks: Sequence[Ask]) -> dict[Key, Page]:
         if self.away:
             raise PostgresUnavailable("away")
         self.reads.append(list(asks))
         await self.gate.wait()
-        return await self.inner.read(asks)
+        self.held = await self.inner.read(asks)
+        await self.delivery.wait()
+        return self.held
 
     async def close(self) -> None:
         await self.inner.close()
@@ -243,4 +250,6 @@ async def open_stage(pool: Any, dsn: str, config: HubConfig = QUICK) -> AsyncIte
     finally:
         for gated in (*stage.viewers, *stage.album_viewers, stage.polls, stage.pages):
             gated.gate.set()
+        for reader in (stage.polls, stage.pages):
+            reader.delivery.set()
         await stage.hub.close()

@@ -128,6 +128,29 @@ async def test_old_end_in_the_log_does_not_end_those_that_resume_from_it(stage: 
     slow.gate.set()
 
 
+async def test_an_end_that_is_told_after_the_retry_was_read_does_not_end_those_that_know_of_it(
+    stage: Stage,
+) -> None:
+    """The poll reads the end and is slow to tell; meanwhile the task is retried, and a viewer reads so from the rows."""
+    task = await stage.submit(2)
+    first = await stage.watching(task)
+    await first.until(lambda v: v.frames)
+    fences = await stage.start(task, 1, 2)
+    await first.until(lambda v: len(v.model.items) == 2)
+    stage.polls.delivery.clear()
+    await stage.finish(task, fences, 2)
+    await wait_until(lambda: any(page.subject.final for page in stage.polls.held.values()))
+    await stage.retry(task)
+    viewer = await stage.watching(task, "0")
+    await viewer.until(lambda v: len(v.model.items) == 2 and v.model.items[1]["state"] == "queued")
+    stage.polls.delivery.set()
+    await first.ended()
+    await stage.run(task, 2)
+    await viewer.ended()
+    assert (viewer.events.count("end"), viewer.model.task["status"]) == (1, "succeeded")
+    assert await stage.differences(task, viewer) == []
+
+
 @pytest.mark.parametrize(
     "given", ["x", "-1", "+1", "1.0", "007", "1 ", "٣", "9" * 19, "9" * 400, "0x10", "1, 2", "\x00", "null"]
 )
