@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+import redis
 import typer
 import yaml
 
@@ -24,6 +26,7 @@ from lingxi.names import GROUPS
 from lingxi.settings import Settings
 from lingxi.worker.config import WorkerConfig
 from tests.deploying.conftest import Deployed
+from tests.deploying.page import block, follow
 from tests.support.programs import need_program
 from tests.support.servers import ROOT
 from tests.support.waiting import wait_until
@@ -106,6 +109,48 @@ def test_a_shell_reads_the_settings_file_as_systemd_does() -> None:
     read = dict(pair.split("=", 1) for pair in run.stdout.split("\0") if pair)
     assert {name: read.get(name) for name in env_file(path)} == env_file(path)
     assert run.stderr == ""
+
+
+def test_the_installation_has_the_folder_of_this_version_and_what_the_units_name() -> None:
+    """The link is turned last, so that what starts again meanwhile is the old version, whole."""
+    lines = block("install").splitlines()
+    assert set(re.findall(r"/opt/lingxi-([^/\s]+)", block("install"))) == {__version__}
+    assert lines[-2:] == [f"ln -sfn /opt/lingxi-{__version__} /opt/lingxi", "/opt/lingxi/bin/lingxi --help"]
+    for path in UNITS:
+        (named,) = re.findall(r"^Documentation=file:///opt/lingxi/(\S+)$", path.read_text(), re.MULTILINE)
+        assert (ROOT / named).exists()
+        assert f"cp -r {named.split('/')[0]} /opt/lingxi-{__version__}/" in lines
+
+
+# ── Redis ────────────────────────────────────────────────────────────────────────────────────────────────
+def test_redis_starts_with_the_users_file_of_the_page(tmp_path: Path) -> None:
+    """It refuses to start on a file in which anything but users stands, comments included."""
+    follow("redis", tmp_path, REDIS_PASSWORD="of the page")
+    port = free_port()
+    server = subprocess.Popen(
+        [
+            need_program("redis-server", "that reads the file of users"),
+            *("--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)),
+            *("--aclfile", str(tmp_path / "users.acl")),
+        ],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        with redis.Redis(port=port, username="lingxi", password="of the page") as application:
+
+            async def answers() -> bool:
+                assert server.poll() is None, "it did not start"
+                try:
+                    return bool(application.ping())
+                except redis.ConnectionError:
+                    return False
+
+            asyncio.run(wait_until(answers, 20))
+        with redis.Redis(port=port) as nobody, pytest.raises(redis.AuthenticationError):
+            nobody.ping()
+    finally:
+        server.terminate()
+        server.wait(20)
 
 
 def test_systemd_accepts_the_units_and_rates_them(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         shutil.copy(path, folder)
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", folder / "docs")
     return folder
 
 
