@@ -1,7 +1,7 @@
 """`./run test`: pytest with this project's defaults; every argument that it does not know goes to pytest.
 
-Four processes unless told otherwise (`-n`): two cores, and tests that mostly wait. Without the tests marked `slow`
-unless asked for all (`--all`).
+Three processes unless told otherwise (`-n`): they keep two cores busy, and a fourth only makes the others wait.
+Without the tests marked `slow` unless asked for all (`--all`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def arguments(given: list[str]) -> list[str]:
     passed_on = [argument for argument in given if argument != "--all"]
     defaults = ["-p", "tests.support.resume", "-p", "tests.support.schedule"]
     if not _has(passed_on, "-n", "--numprocesses"):
-        defaults += ["-n", "4"]
+        defaults += ["-n", "3"]
     if passed_on != given:
         return [*defaults, *passed_on]
     if "-m" in passed_on:

@@ -80,7 +80,7 @@ async def test_the_last_attempt_marks_both_rows_and_leaves_visibility(photos: Ph
     assert photos.storage.opened == 6, "three attempts each"
     history = await photos.work.pool.fetch(
         "select number, outcome, error_code, log_lines, finished_at >= started_at as ended from photo_attempts "
-        "where photo_id = $1 order by id", photo_id,
+        "where photo_id = $1 order by started_at, id", photo_id,
     )  # fmt: skip
     assert [(row["number"], row["outcome"], row["error_code"]) for row in history] == [
         (number, outcome, "storage_unavailable")

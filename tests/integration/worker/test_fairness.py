@@ -149,7 +149,7 @@ async def test_a_cap_that_is_lifted_holds_nobody(work: Work) -> None:
         await set_cap(connection, work.workspace_id, 1)
         await set_cap(connection, work.workspace_id, 3)
     async with work.worker(concurrency={"demo:drill": 20}):
-        task_id = await work.submit(*drills(20, durationMs=1_500))
+        task_id = await work.submit(*drills(60, durationMs=1_500))  # half a minute of work for three
         await work.running(task_id, 3)
         async with work.pool.acquire() as connection:
             (cap,) = await list_caps(connection)
