@@ -72,13 +72,14 @@ async def claim_items(
     ]
 
 
-Waits = Literal["no", "suspect", "capped"]
+Waits = Literal["no", "suspect", "held"]
 
 
 async def existing_items(connection: Connection, queue: str, keys: Sequence[ItemKey]) -> dict[ItemKey, Waits]:
     """Which of `keys` are items of this queue at all, and which of these wait and are due.
 
-    `suspect`: its last attempt was lost; `capped`: its workspace has a cap, or its queue is paused; `no`: it needs no work now.
+    `suspect`: its last attempt was lost; `held`: a claim was refused it for its workspace's cap or its queue's pause, which
+    may be over by now; `no`: it needs no work now.
     """
     rows = await connection.fetch(
         sql("items/exist"), queue, [key.task_id for key in keys], [key.position for key in keys]
@@ -86,8 +87,8 @@ async def existing_items(connection: Connection, queue: str, keys: Sequence[Item
     return {
         ItemKey(row["task_id"], row["position"]): "suspect"
         if row["suspect"]
-        else "capped"
-        if row["capped"]
+        else "held"
+        if row["waits"]
         else "no"
         for row in rows
     }

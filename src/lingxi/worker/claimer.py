@@ -26,7 +26,7 @@ from lingxi.worker.store import Store
 from lingxi.worker.ward import Ward
 
 PARK_SECONDS = 5.0  # a job of a newer version is kept from other old workers for so long, then given back
-CAPPED_SECONDS = 1.0  # the job of an item whose workspace runs as many as it may comes back after so long, half more or less
+HELD_SECONDS = 1.0  # the job of an item whose workspace runs as many as it may comes back after so long, half more or less
 _log = get_logger("worker.claimer")
 
 
@@ -149,8 +149,8 @@ class Claimer:
                 self._park(wanted[key])  # somebody submitted it: another version has a processor
             elif existing[key] == "suspect":
                 self._ward.wait(partial(self._again, wanted[key]))
-            elif existing[key] == "capped":
-                wait_seconds = CAPPED_SECONDS * random.uniform(0.5, 1.5)
+            elif existing[key] == "held":
+                wait_seconds = HELD_SECONDS * random.uniform(0.5, 1.5)
                 self._settled(Later(time.monotonic() + wait_seconds, charged=False), [wanted[key]])
             else:
                 self._settled(Fate.DONE, [wanted[key]])

@@ -12,6 +12,7 @@ import pytest
 from lingxi.outbox import fairness
 from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
 from lingxi.outbox.fairness import QUANTUM
+from lingxi.services.claim_items import ItemKey, existing_items
 from lingxi.services.submit_task import NewTask, submit_task
 from lingxi.services.workspace_caps import list_caps, set_cap
 from lingxi.services.workspaces import create_workspace
@@ -158,6 +159,20 @@ async def test_a_cap_that_is_lifted_holds_nobody(work: Work) -> None:
             assert await list_caps(connection) == []
         await wait_until(lambda: _runs_more(work, task_id), 30, "more than three run")
         await work.ended(task_id, 60)
+
+
+async def test_what_a_claim_left_waits_also_when_the_cap_was_lifted_right_after(work: Work) -> None:
+    """Between the claim that was refused and the look at why: the job comes again, it is not taken for done."""
+    task_id = await work.submit(*drills(2))
+    keys = [ItemKey(task_id, 1), ItemKey(task_id, 2)]
+    async with work.pool.acquire() as connection:
+        assert await existing_items(connection, "demo:drill", keys) == dict.fromkeys(keys, "held")
+        await set_cap(connection, work.workspace_id, 1)
+        assert await existing_items(connection, "demo:drill", keys) == dict.fromkeys(keys, "held")
+    async with work.worker():
+        await work.ended(task_id)
+    async with work.pool.acquire() as connection:
+        assert await existing_items(connection, "demo:drill", keys) == dict.fromkeys(keys, "no")
 
 
 async def _runs_more(work: Work, task_id: UUID) -> bool:
