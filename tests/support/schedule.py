@@ -36,6 +36,11 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         for node in list(self.assigned_work):
             self._reschedule(node)
 
+    def _reschedule(self, node: WorkerController) -> None:
+        """Not yet for one that has not told what it collected: two died together, and their replacements come one by one."""
+        if node in self.registered_collections:
+            super()._reschedule(node)
+
     def remove_node(self, node: WorkerController) -> str | None:
         """Gives back what a dead process had left, without the test it died of; that test's name.
 
