@@ -108,11 +108,8 @@ async def loading(server: OwnServer) -> AsyncIterator[None]:
         await client.mset({f"filling:{number}": os.urandom(1_024) for number in range(3_000)})
         await client.save()
     await asyncio.to_thread(server.kill)
-    settings = {
-        "key_load_delay": "10000",
-        "loading_process_events_interval_bytes": "1024",
-    }  # µs: half a minute
-    starting = asyncio.create_task(asyncio.to_thread(server.start, **settings))
+    half_a_minute = {"key_load_delay": "10000", "loading_process_events_interval_bytes": "1024"}  # µs a key
+    starting = asyncio.create_task(asyncio.to_thread(server.start, **half_a_minute))
 
     async def is_loading() -> bool:
         with suppress(redis.exceptions.ConnectionError):

@@ -177,12 +177,10 @@ class Photos:
         async def there() -> asyncpg.Record | None:
             try:
                 row = await self.job(photo_id)
-            except (
-                Exception
-            ) as error:  # a test may cut every connection, this one in the middle of its question too
-                if not is_unavailable(error):
-                    raise
-                return None
+            except Exception as error:
+                if is_unavailable(error):  # a test may cut every connection, this one in mid-question too
+                    return None
+                raise
             return row if row["state"] == state else None
 
         row: asyncpg.Record = await wait_until(cast(Any, there), timeout_seconds, f"the job is {state}")

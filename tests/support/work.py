@@ -118,10 +118,11 @@ class Work:
 
     async def attempts(self, task_id: UUID, position: int = 1) -> list[asyncpg.Record]:
         """The history of an item: attempts that ended and did not succeed."""
-        query = (
-            "select * from media_task_attempts where task_id = $1 and position = $2 order by started_at, id"
+        return await self.pool.fetch(
+            "select * from media_task_attempts where task_id = $1 and position = $2 order by started_at, id",
+            task_id,
+            position,
         )
-        return await self.pool.fetch(query, task_id, position)
 
     async def effects(self, task_id: UUID) -> int:
         """Rows that drills with an effect made."""

@@ -26,7 +26,7 @@ from lingxi.worker.store import Store
 from lingxi.worker.ward import Ward
 
 PARK_SECONDS = 5.0  # a job of a newer version is kept from other old workers for so long, then given back
-HELD_SECONDS = 1.0  # the job of an item whose workspace runs as many as it may comes back after so long, half more or less
+HELD_SECONDS = 1.0  # the job of an item that waits for a cap or a paused queue comes back after so long, half more or less
 _log = get_logger("worker.claimer")
 
 

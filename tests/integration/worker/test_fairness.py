@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from uuid import UUID
 
 import asyncpg
 import pytest
 
+from lingxi.observability import failpoints
 from lingxi.outbox import fairness
 from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
 from lingxi.outbox.fairness import QUANTUM
@@ -159,6 +161,29 @@ async def test_a_cap_that_is_lifted_holds_nobody(work: Work) -> None:
             assert await list_caps(connection) == []
         await wait_until(lambda: _runs_more(work, task_id), 30, "more than three run")
         await work.ended(task_id, 60)
+
+
+async def test_a_cap_that_is_lifted_right_after_it_refused_a_claim_loses_no_job(
+    work: Work, tmp_path: Path
+) -> None:
+    """Nobody sweeps here: a job that counted as done would never come again."""
+    async with work.pool.acquire() as connection:
+        await set_cap(connection, work.workspace_id, 1)
+    async with work.worker():
+        await work.running(await work.submit(*drills(1, durationMs=8_000)))
+        failpoints.arm("worker.after_claim=pause@1", tmp_path)
+        try:
+            refused = await work.submit(*drills(1))
+            await wait_until(
+                lambda: (tmp_path / "worker.after_claim.reached").exists(), message="it was asked for"
+            )
+            assert await work.states(refused) == ["queued"]
+            async with work.pool.acquire() as connection:
+                await set_cap(connection, work.workspace_id, None)
+        finally:
+            (tmp_path / "worker.after_claim.release").touch()
+            failpoints.disarm()
+        await work.ended(refused, 30)
 
 
 async def test_what_a_claim_left_waits_also_when_the_cap_was_lifted_right_after(work: Work) -> None:
