@@ -94,10 +94,15 @@ class Executor:
                     self._abandon(running)
 
     def lost_leases(self, fences: Iterable[int]) -> None:
-        """Somebody else may have these items: tell their processors, and cancel them if they go on."""
+        """Somebody else may have these items: tell their processors, and cancel them if they go on.
+
+        Not those that committed their own end and are still busy with what comes after it: their lease ended with the item.
+        """
         for fence in fences:
             running = self._ledger.attempts.get(fence)
-            if running is not None and running.decision is None and not _was_asked(running):
+            if running is None or running.decision is not None or running.context.committed is not None:
+                continue
+            if not _was_asked(running):
                 _log.warning("lease_lost", queue=self._ledger.queue, item_id=str(running.context.item.id))
                 cancel_at = time.monotonic() + self._cancel_seconds
                 self._ask_to_stop(running, StopReason.LEASE_LOST, cancel_at=cancel_at)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from lingxi.processors.contract import Context, Processor, ProcessorInput
+from tests.support.waiting import wait_until
 from tests.support.work import Work
 
 MARK = "insert into deployment (key, value) values ($1, '')"
@@ -59,6 +61,26 @@ async def test_what_was_committed_stands_whatever_comes_after(work: Work, then: 
     (item,) = await work.items(task_id)
     assert (item["state"], item["attempt"], item["result"]) == ("succeeded", 1, '{"committed": 1}')
     assert await effects(work) == ["effect-1"]
+
+
+async def test_what_committed_its_own_end_is_not_told_that_its_lease_was_lost(work: Work) -> None:
+    """It may be busy after its commit: with its scratch folder, with words to others."""
+    told: list[str | None] = []
+
+    async def run(context: Context, given: Given) -> dict[str, Any]:
+        async with context.transaction():
+            context.succeed({})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.5):  # ten renewals
+                await context.stopping.wait()
+        told.append(context.stop_reason)
+        return {}
+
+    work.processors = {"demo:drill": Processor("demo:drill", Given, run)}
+    async with work.worker(lease_renew_seconds=0.05):
+        await work.ended(await work.submit({}))
+        await wait_until(lambda: told)
+    assert told == [None]
 
 
 async def test_who_lost_the_item_commits_nothing(work: Work) -> None:
