@@ -20,7 +20,6 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from lingxi.db.query import sql
 from lingxi.domain.decide import Decision
 from lingxi.domain.errors import Conflict
 from lingxi.domain.machine import Event, ModelTask
@@ -32,6 +31,7 @@ from lingxi.services.renew_leases import renew_leases
 from lingxi.services.requeue_lost import requeue_items
 from lingxi.services.retry_failed import retry_failed
 from lingxi.services.submit_task import NewTask, submit_task
+from lingxi.services.sweep_leases import LostAttempt, end_lost, find_lost
 from lingxi.services.workspaces import create_workspace
 from tests.explorer.rows import Look, TaskRows
 
@@ -65,6 +65,12 @@ class Node:
     )  # position → the fence of an attempt that was superseded
     suspects: frozenset[int] = frozenset()  # positions whose last attempt was lost
     rows: str = ""  # as JSON; taken when the node is new
+
+    @property
+    def living(self) -> dict[int, int]:
+        """By position the last attempt's fence, unless it runs with a lease that has run out."""
+        fences = {p: item.fence for p, item in self.model.items.items() if p not in self.expired}
+        return {position: fence for position, fence in fences.items() if fence is not None}
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -171,6 +177,8 @@ class Explorer:
                 mixed = [Event.RELEASE, Event.FAIL, Event.SUCCEED]
                 yield "finish", tuple((p, False, event) for p, event in zip(running, mixed, strict=False))
         yield "sweep", ()
+        if node.stale or node.living:
+            yield "sweep_late", ()
         if running:
             yield "worker_died", ()
         yield "renew", ()
@@ -241,16 +249,22 @@ class Explorer:
     async def _sweep(self, node: Node) -> None:
         await self._lost(node, node.expired, None)
 
+    async def _sweep_late(self, node: Node) -> None:
+        """It had found them lost: since then they were claimed again, renewed, or ended. It changes nothing."""
+        for fences in (node.stale, node.living):
+            late = [LostAttempt(self._task_id, position, fence) for position, fence in fences.items()]
+            assert not late or not (await end_lost(self._connection, late, only_expired=True)).lost, late
+
     async def _worker_died(self, node: Node) -> None:
         running = {p for p, item in node.model.items.items() if item.state is ItemState.RUNNING}
         await self._lost(node, frozenset(running), "w")
 
     async def _lost(self, node: Node, positions: frozenset[int], worker: str | None) -> None:
-        rows = await self._connection.fetch(sql("items/sweep"), len(node.model.items), worker)
-        swept = sorted(
-            (row["position"], row["verdict"]) for row in rows
-        )  # nobody else is here: all that it finds is lost
-        assert swept == [(position, "accepted") for position in sorted(positions)], (swept, positions)
+        found = await find_lost(self._connection, worker=worker)
+        assert [one.position for one in found] == sorted(positions), (found, positions)
+        if found:  # nobody else is here: all that it finds is lost
+            swept = await end_lost(self._connection, found, only_expired=worker is None)
+            assert swept.lost == len(found), (swept, found)
         node.model.finish({p: (node.model.items[p].fence or 0, Event.LOSE) for p in positions})
         node.expired -= positions
         lost = {p for p in positions if node.model.items[p].state in NOT_STARTED}

@@ -82,8 +82,12 @@ BUGS = {
     "suspects are claimed all the same": Bug(
         "claim_items", "p_suspects is null or not f.suspect", "true or not f.suspect"
     ),
-    "live work is swept": Bug("sweep_leases", "i.lease_expires_at < clock_timestamp()", "true"),
-    "the sweep does not look again": Bug("finish_items", "(not p_only_expired or", "(p_only_expired or"),
+    "the sweep does not look again": Bug(
+        "finish_items", "i.lease_expires_at < clock_timestamp()) as owned", "true) as owned"
+    ),
+    "a dead process keeps what it has a lease for": Bug(
+        "finish_items", "(not p_only_expired or", "(p_only_expired or"
+    ),
     "a superseded attempt renews its item's lease": Bug(
         "renew_leases",
         "where i.attempt_id = a.fence and i.state = 'running' and i.deadline_at > clock_timestamp()\n       for",

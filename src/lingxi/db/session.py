@@ -17,6 +17,7 @@ Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 Pool = asyncpg.Pool
 Record = asyncpg.Record
 UniqueViolation = asyncpg.UniqueViolationError
+LockNotAvailable = asyncpg.LockNotAvailableError
 
 HOT_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",

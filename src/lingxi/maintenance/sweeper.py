@@ -18,7 +18,7 @@ from lingxi.maintenance.loop import Loop
 from lingxi.observability import failpoints
 from lingxi.services.requeue_lost import NO_ID, WaitingTask, expected_jobs, requeue_items, waiting_tasks
 from lingxi.services.retry_plans import advance_retry_plans
-from lingxi.services.sweep_leases import sweep_leases
+from lingxi.services.sweep_leases import FOUND_AT_A_TIME, Pace, end_batch, find_lost
 
 SWEEP_LOCK = 0x57EE9  # one sweep at a time: a second would only find the same
 EXIST_BATCH = 1_000
@@ -133,18 +133,23 @@ class Sweeper(Loop):
             return False  # not to be told; the round will
 
     async def _sweep_leases(self, counts: SweepCounts) -> None:
+        pace = Pace()
         while not self.stopping.is_set():
             async with transaction(self.pool) as connection:
                 if not await self._alone(connection):
                     counts.skipped = True
                     return
-                swept = await sweep_leases(connection)
-                await failpoints.reach("sweep.before_commit")
-            await failpoints.reach("sweep.after_commit")
-            counts.lost += swept.lost
-            counts.failed += swept.failed
-            counts.task_ids |= swept.task_ids
-            if not swept.full:
+                lost = await find_lost(connection)
+            more = len(lost) == FOUND_AT_A_TIME
+            while lost and not self.stopping.is_set():
+                async with transaction(self.pool) as connection:
+                    swept = await end_batch(connection, lost, pace)
+                    await failpoints.reach("sweep.before_commit")
+                await failpoints.reach("sweep.after_commit")
+                counts.lost += swept.lost
+                counts.failed += swept.failed
+                counts.task_ids |= swept.task_ids
+            if not more:
                 return
 
     async def _advance_plans(self, counts: SweepCounts) -> None:

@@ -138,11 +138,7 @@ class Supervisor:
         connection = await connect(self._config.database_url, name="lingxi supervisor")
         try:
             total = len(await put_back_stale_photo_jobs(connection, limit=_MOST_PHOTOS, worker=worker))
-            while True:
-                swept = await sweep_leases(connection, worker=worker)
-                total += swept.lost
-                if not swept.full:
-                    break
+            total += (await sweep_leases(connection, worker=worker)).lost
             await forget_worker(connection, boot)
             return total
         finally:

@@ -10,6 +10,7 @@ import asyncpg
 import httpx
 import pytest
 
+from lingxi.services.sweep_leases import sweep_leases
 from lingxi.services.tokens import create_token
 from tests.integration.api.harness import Api, World, batch
 
@@ -91,7 +92,8 @@ async def test_who_was_superseded_changes_nothing(
     await pool.execute(
         "update media_task_items set lease_expires_at = now() - interval '1 s' where state = 'running'"
     )
-    await pool.execute("select sweep_leases(10)")
+    async with pool.acquire() as connection:
+        await sweep_leases(connection)
     new = (await claim(worker, items[0]))["claimed"][0]["attemptId"]
     for method, path, body in (
         ("PUT", f"worker/attempts/{old}/lease", {}),
@@ -128,7 +130,8 @@ async def test_a_superseded_ending_changes_nothing_whatever_it_says(
     await pool.execute(
         "update media_task_items set lease_expires_at = now() - interval '1 s' where state = 'running'"
     )
-    await pool.execute("select sweep_leases(10)")
+    async with pool.acquire() as connection:
+        await sweep_leases(connection)
     before = await pool.fetch("select * from media_task_items order by position")
     audited = await pool.fetchval("select count(*) from audit_log")
     error = {"code": "no_good", "message": "It is not.", "retryable": False}

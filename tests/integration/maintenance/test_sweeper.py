@@ -18,6 +18,7 @@ from lingxi.db.session import IDLE_SETTINGS, create_pool, is_unavailable, transa
 from lingxi.maintenance.sweeper import SWEEP_LOCK, SweepCounts, Sweeper
 from lingxi.outbox.dispatcher import Dispatcher, DispatcherConfig
 from lingxi.services.claim_items import Claim, ItemKey, claim_items
+from lingxi.services.sweep_leases import FIRST_BATCH
 from tests.support.waiting import wait_until
 from tests.support.work import Work, drills
 
@@ -176,12 +177,39 @@ async def test_a_lease_that_is_renewed_before_the_sweep_has_the_lock_is_left_alo
         async with connection.transaction():
             await connection.execute("select from media_tasks where id = $1 for no key update", task)
             sweeping = asyncio.create_task(sweep.once())
-            await wait_until(lambda: _waits_for_a_lock(sweep), message="the sweep waits for the task")
+            await wait_until(lambda: _waits_patiently(sweep), message="the sweep waits for the task")
             await connection.execute(
                 "update media_task_items set lease_expires_at = clock_timestamp() + interval '1 hour'"
             )
         assert (await sweeping).lost == 0
     assert await sweep.states(task) == ["running"]
+
+
+async def test_a_task_that_is_held_keeps_the_sweep_from_no_other(sweep: Sweep) -> None:
+    """The sweep waits for it with nothing else locked, and then goes on."""
+    tasks = [await sweep.work.submit(*drills(3)) for _ in range(4)]
+    for task in tasks:
+        await sweep.claim(task, 1, 2, 3, lease_seconds=0.01)
+    for task in tasks:
+        await wait_until(lambda task=task: _expired(sweep, task, 3))  # type: ignore[misc]
+    held = max(tasks)  # locks are taken by id: every other one is before it
+    async with sweep.work.pool.acquire() as connection, sweep.work.pool.acquire() as other:
+        async with connection.transaction():
+            await connection.execute("select from media_tasks where id = $1 for no key update", held)
+            sweeping = asyncio.create_task(sweep.once())
+            await wait_until(lambda: _waits_patiently(sweep), message="the sweep waits for the held task")
+            free = await other.fetch("select id from media_tasks for no key update skip locked")
+            assert {row["id"] for row in free} == set(tasks) - {held}
+        assert (await sweeping).lost == 12
+
+
+async def test_more_than_one_batch(sweep: Sweep) -> None:
+    many = 3 * FIRST_BATCH
+    task = await sweep.work.submit(*drills(many))
+    await sweep.claim(task, *range(1, many + 1), lease_seconds=0.01)
+    await wait_until(lambda: _expired(sweep, task, many))
+    assert (await sweep.once()).lost == many
+    assert await sweep.states(task) == ["retrying"] * many
 
 
 async def test_a_restored_old_copy_is_recognised(sweep: Sweep) -> None:
@@ -270,8 +298,12 @@ async def _marker(client) -> bool:  # type: ignore[no-untyped-def]
     return await client.get("lingxi:marker") is not None
 
 
-async def _waits_for_a_lock(sweep: Sweep) -> bool:
-    query = "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
+async def _waits_patiently(sweep: Sweep) -> bool:
+    """For longer than anybody does who holds another task."""
+    query = """
+    select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+                      and query_start < clock_timestamp() - interval '300 ms')
+    """
     return bool(await sweep.work.pool.fetchval(query))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lingxi.processors.contract import Context, Processor, ProcessorInput
+from lingxi.services.sweep_leases import sweep_leases
 from tests.support.waiting import wait_until
 from tests.support.work import Work
 
@@ -31,7 +32,8 @@ def processor(work: Work) -> Processor[Given]:
                 await work.pool.execute(
                     "update media_task_items set lease_expires_at = now() - interval '1 s' where state = 'running'"
                 )
-                await work.pool.execute("select sweep_leases(10)")
+                async with work.pool.acquire() as other:
+                    await sweep_leases(other)
         match given.then:
             case "raise":
                 raise RuntimeError("after the commit")
