@@ -13,7 +13,9 @@ from typing import Any
 
 import asyncpg
 
+from lingxi.services.claim_items import ItemKey, claim_items
 from lingxi.services.queue_holds import hold_queue, resume_queue
+from lingxi.services.submit_task import NewTask, submit_task
 from lingxi.storage import open_storage
 from tests.chaos import receiver
 from tests.chaos.ground import START_SECONDS, Ground, System
@@ -155,11 +157,36 @@ async def _restart(
 
 
 async def _plant_for(system: System, point: str) -> None:
-    """What has to be there for a point to be reached: a photo's job that never arrives in Redis; a queue that is held."""
+    """What has to be there for a point to be reached: a photo's job that never arrives in Redis; a held queue; a lost item."""
     if point == "photo_sweep.after_add":
         await _with_connection(system, lambda one: one.execute(_LOSE_PHOTO_JOBS))
     elif point == "holds.after_apply":
         await _with_connection(system, lambda one: hold_queue(one, _HELD_QUEUE, "paused"))
+    elif point.startswith("sweep."):
+        await _with_connection(system, _lose_an_item)
+
+
+async def _lose_an_item(connection: asyncpg.Connection) -> None:
+    """An item whose worker died with its machine, in its only attempt. Nobody here works on its queue: only a sweep ends it."""
+    async with connection.transaction():
+        workspace_id = await connection.fetchval("select id from workspaces order by created_at limit 1")
+        task_id = (
+            await submit_task(
+                connection, NewTask(workspace_id, "demo:drill", 1, [None], ["{}"], max_attempts=1)
+            )
+        ).id
+        await connection.execute(
+            "update outbox_events set published_at = clock_timestamp() where task_id = $1", task_id
+        )
+        claimed = await claim_items(
+            connection,
+            "demo:drill",
+            [ItemKey(task_id, 1)],
+            worker="dead:1:boot",
+            lease_seconds=0.0,
+            time_limit_seconds=60.0,
+        )
+        assert claimed, "nothing was claimed"
 
 
 async def _with_connection(system: System, work: Callable[[asyncpg.Connection], Awaitable[Any]]) -> None:

@@ -61,7 +61,7 @@ class Verdict:
 
 
 async def until_rest(system: System, patience_seconds: float) -> bool:
-    """Until nothing is to be done any more: no live task, no photo on its way, no event to send. False: it never came.
+    """Until nothing is to be done any more: no live task, no photo on its way, no event to send, no plan. False: it never came.
 
     A photo whose worker and whose worker's parent died at once waits five minutes for the sweep: that time is passed
     by moving its lease back, once nobody has renewed it for long.
@@ -90,6 +90,7 @@ _RESTS = """
 select not exists (select from media_tasks where finished_at is null)
    and not exists (select from photo_jobs where state in ('pending', 'active'))
    and not exists (select from outbox_events where published_at is null)
+   and not exists (select from retry_plans where state = 'waiting')
 """
 _AGE_DEAD_PHOTOS = """
 update photo_jobs set lease_renewed_at = lease_renewed_at - interval '6 minutes'
