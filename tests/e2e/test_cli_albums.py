@@ -204,6 +204,8 @@ def _refuses(port: int) -> bool:
         socket.create_connection(("127.0.0.1", port), 5).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # it was closing at that very moment
+        return False
     return False
 
 

@@ -100,7 +100,7 @@ def gone(pid: int) -> bool:
     """Has the process ended?"""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter: it went between the opening and the reading
         return True
 
 

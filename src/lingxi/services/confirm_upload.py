@@ -7,7 +7,8 @@
     await forget_incoming(storage, upload)
 
 A photo is received by `receive_direct_photo`, which answers what `receive_photo` answers, and confirmed by `confirm_photo`.
-Confirming again finds what is there: objects by their name, photos by their bytes.
+Confirming again finds what is there. Of several confirmations at the same time one is the first; the others get Conflict,
+because what arrived is gone or because the first has committed: they find it by `get_direct_upload`.
 """
 
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from contextlib import asynccontextmanager
 
 from lingxi.db.query import sql
 from lingxi.db.session import Connection
-from lingxi.domain.errors import Conflict, LingxiError
+from lingxi.domain.errors import Conflict, LingxiError, NotFound
 from lingxi.observability.logging import get_logger
 from lingxi.services.add_photo import Added, add_photo
 from lingxi.services.direct_uploads import DirectUpload
@@ -58,16 +59,18 @@ async def receive_direct_photo(
 
 
 async def confirm_object(connection: Connection, upload: DirectUpload, received: ReceivedObject) -> PutObject:
-    """The object's row; Conflict when the name has other bytes."""
+    """The object's row; Conflict when the name has other bytes, or another confirmation was first."""
+    await _be_first(connection, upload)
     put = await put_object(connection, upload.workspace_id, upload.name, received)
     await connection.execute(sql("direct_uploads/confirm"), upload.id, None)
     return put
 
 
 async def confirm_photo(connection: Connection, upload: DirectUpload, received: ReceivedPhoto) -> Added:
-    """The photo's rows and event, for a file that was not refused; NotFound without the album."""
+    """The photo's rows and event, for a file that was not refused; NotFound without the album, Conflict when it is not the first."""
     assert upload.album_id is not None
     assert received.new is not None
+    await _be_first(connection, upload)
     added = await add_photo(connection, upload.workspace_id, upload.album_id, received.new)
     received.recorded = added.created
     await connection.execute(sql("direct_uploads/confirm"), upload.id, added.photo.id)
@@ -80,6 +83,15 @@ async def forget_incoming(storage: Storage, upload: DirectUpload) -> None:
         await storage.delete(upload.storage_key)
     except StorageUnavailable as error:
         _log.warning("orphan_left", storage_key=upload.storage_key, reason=str(error))
+
+
+async def _be_first(connection: Connection, upload: DirectUpload) -> None:
+    """The address may have been given other bytes since another confirmation read it: they must not become a second photo."""
+    row = await connection.fetchrow(sql("direct_uploads/lock"), upload.id)
+    if row is None:
+        raise NotFound
+    if row["confirmed_at"] is not None:
+        raise Conflict("This upload has been confirmed meanwhile.")
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ import pytest
 from tests.integration.api.harness import QUICK_LIMITS, Api, World, changed, open_api
 from tests.integration.storage.places import Place, chunks_of, open_place
 from tests.support.pictures import picture
+from tests.support.waiting import wait_until
 
 PHOTO = picture("jpeg", 60, 40)
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -104,6 +105,60 @@ async def test_a_photo_goes_straight_to_storage_and_is_published_once(
     same = await confirm(editor, second)
     assert (same.status_code, same.json()["photo"]["id"]) == (200, answers[0].json()["photo"]["id"])
     assert len(await place.everything()) == 1
+
+
+@pytest.mark.parametrize("album", [True, False])
+async def test_what_another_confirmation_removed_is_answered_as_it_was(
+    editor: httpx.AsyncClient, place: Place, monkeypatch: pytest.MonkeyPatch, album: bool
+) -> None:
+    """The second knew of no confirmation when it began, and finds nothing under the address any more."""
+    more = {"albumId": (await editor.post("albums", json={"name": "A"})).json()["id"]} if album else {}
+    signed = await begin(editor, "IMG_1.jpg", PHOTO, **more)
+    assert await send(signed, PHOTO) == 200
+    came, goes_on, real = asyncio.Event(), asyncio.Event(), place.storage.open
+
+    async def held(key: str, *args: Any, **options: Any) -> Any:
+        came.set()
+        await goes_on.wait()
+        return await real(key, *args, **options)
+
+    monkeypatch.setattr(place.storage, "open", held)
+    late = asyncio.create_task(confirm(editor, signed))
+    await came.wait()
+    monkeypatch.setattr(place.storage, "open", real)
+    first = await confirm(editor, signed)
+    goes_on.set()
+    second = await late
+    assert (first.status_code, second.status_code) == (201, 200), second.text
+    assert first.json() == second.json()
+
+
+async def test_other_bytes_under_the_address_make_no_second_photo(
+    editor: httpx.AsyncClient, pool: Any, place: Place
+) -> None:
+    """Two confirmations have read different bytes, and both come to commit."""
+    album = (await editor.post("albums", json={"name": "A"})).json()["id"]
+    one, other = (PHOTO[:2] + b"\xff\xfe\x00\x03" + comment + PHOTO[2:] for comment in (b"1", b"2"))
+    signed = await begin(editor, "IMG_1.jpg", one, albumId=album)
+    assert await send(signed, one) == 200
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute("select from direct_uploads where id = $1 for update", signed["id"])
+        first = asyncio.create_task(confirm(editor, signed))
+        await wait_until(lambda: waiting(pool, 1))
+        assert await send(signed, other) == 200
+        second = asyncio.create_task(confirm(editor, signed))
+        await wait_until(lambda: waiting(pool, 2))
+    answers = [await first, await second]
+    assert [answer.status_code for answer in answers] == [201, 200], answers[1].text
+    assert answers[0].json() == answers[1].json()
+    assert (await editor.get(f"albums/{album}/photos")).json()["photos"] == [answers[0].json()["photo"]]
+    assert len(await place.everything()) == 1
+
+
+async def waiting(pool: Any, count: int) -> bool:
+    """So many wait for a lock."""
+    query = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    return bool(await pool.fetchval(query) == count)
 
 
 @pytest.mark.parametrize(

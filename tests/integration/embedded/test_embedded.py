@@ -87,7 +87,7 @@ def start_owner(processes: Processes, folder: Path, how: str = "main") -> tuple[
 def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

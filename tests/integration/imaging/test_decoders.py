@@ -245,7 +245,7 @@ def _is_decoding(pid: int) -> bool:
     try:
         entries = [entry for entry in Path(f"/proc/{pid}/fd").iterdir() if int(entry.name) > 2]
         return any("deleted" in os.readlink(entry) for entry in entries)
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
@@ -420,7 +420,7 @@ def test_no_child_outlives_a_parent_that_was_killed(slow_png: bytes, tmp_path: P
 def _has_open(pid: int, name: str) -> bool:
     try:
         return any(os.readlink(entry).endswith(name) for entry in Path(f"/proc/{pid}/fd").iterdir())
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

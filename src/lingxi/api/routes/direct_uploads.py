@@ -17,7 +17,7 @@ from lingxi.api.documented import documented
 from lingxi.api.file_refusals import problem_of
 from lingxi.api.reading import id_of, read_json, read_nothing, refuse_unknown_query, validated
 from lingxi.db.session import Connection, transaction
-from lingxi.domain.errors import Conflict, NotFound, TooLarge
+from lingxi.domain.errors import Conflict, LingxiError, NotFound, TooLarge
 from lingxi.domain.file_names import shown_file_name
 from lingxi.domain.photos import Photo, photo_to_wire
 from lingxi.domain.wire import time_to_wire
@@ -133,19 +133,29 @@ async def begin(request: Request, caller: Editor) -> Response:
 )
 async def confirm(request: Request, caller: Editor, upload_id: UploadIdText) -> Response:
     deps = deps_of(request)
+    wanted = id_of(upload_id)
     async with deps.pool.acquire(timeout=5) as connection:
-        upload = await get_direct_upload(connection, caller.workspace_id, id_of(upload_id))
+        upload = await get_direct_upload(connection, caller.workspace_id, wanted)
     refuse_unknown_query(request, ())
     await read_nothing(request)
-    if upload.confirmed_at is not None:
-        async with deps.pool.acquire(timeout=5) as connection:
-            return await _as_it_was(connection, upload)
-    if upload.album_id is None:
-        answer = await _confirm_object(request, caller, upload)
-    else:
-        answer = await _confirm_photo(request, caller, upload)
-    await forget_incoming(deps.storage, upload)
-    return answer
+    if upload.confirmed_at is None:
+        try:
+            if upload.album_id is None:
+                answer = await _confirm_object(request, caller, upload)
+            else:
+                answer = await _confirm_photo(request, caller, upload)
+        except (
+            LingxiError
+        ):  # or another confirmation was first, and has removed what arrived while this one read it
+            async with deps.pool.acquire(timeout=5) as connection:
+                upload = await get_direct_upload(connection, caller.workspace_id, wanted)
+            if upload.confirmed_at is None:
+                raise
+        else:
+            await forget_incoming(deps.storage, upload)
+            return answer
+    async with deps.pool.acquire(timeout=5) as connection:
+        return await _as_it_was(connection, upload)
 
 
 async def _confirm_object(request: Request, caller: Caller, upload: DirectUpload) -> Response:
