@@ -13,6 +13,7 @@ TWO_ITEMS = "tests/explorer/test_explorer.py::test_two_items_a_few_steps_far"
 DISPATCHER = "tests/integration/outbox/test_dispatcher.py"
 FAULTS = "tests/integration/outbox/test_faults.py"
 SWEEPER = "tests/integration/maintenance/test_sweeper.py"
+WATCH = "tests/integration/maintenance/test_session_watch.py"
 IDEMPOTENCY = "tests/integration/api/test_idempotency.py"
 RESUME = "tests/integration/stream/test_resume.py"
 FAN_OUT = "tests/integration/stream/test_fan_out.py"
@@ -192,6 +193,12 @@ MUTANTS = (
     Mutant("sweep", "photo jobs under a lease are put back", QUERIES + "photo_jobs/put_back_stale.sql",
            "then lease_renewed_at < clock_timestamp() - make_interval(secs => $1)", "then $1::float8 is not null",
            (PHOTOS + "test_sweep.py::test_what_is_not_due_or_lives_is_left_alone",)),
+    Mutant("sweep", "who froze in the midst of a statement keeps its locks", "src/lingxi/maintenance/session_watch.py",
+           "if not row[\"in_the_way\"] or", "if True or",
+           (WATCH + "::test_one_that_froze_in_the_midst_of_a_statement_is_ended",)),
+    Mutant("sweep", "a processor that thinks in its transaction is cut off", QUERIES + "session/waiting_for_client.sql",
+           "application_name not like 'lingxi processor %' or", "true or",
+           (WATCH + "::test_a_processors_is_ended_when_somebody_waits_for_it",)),
     # ── photos ───────────────────────────────────────────────────────────────────────────────────────────
     Mutant("photos", "what a dead worker had is never put back", QUERIES + "photo_jobs/put_back_stale.sql",
            "where state = 'active' and case", "where false and case", (PHOTOS + "test_sweep.py::test_stale_rows_are_pending_again_and_enqueued",)),

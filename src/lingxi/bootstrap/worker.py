@@ -30,6 +30,7 @@ from lingxi.maintenance.object_collector import ObjectCollector
 from lingxi.maintenance.photo_sweep import PhotoSweeper
 from lingxi.maintenance.pruner import Pruner
 from lingxi.maintenance.queue_holder import QueueHolder
+from lingxi.maintenance.session_watch import SessionWatch
 from lingxi.maintenance.sweeper import Sweeper
 from lingxi.names import PHOTO_QUEUE
 from lingxi.observability.logging import say_of_process
@@ -117,6 +118,7 @@ async def open_worker(settings: Settings, name: str) -> AsyncIterator[WorkerProc
         watch = InvariantWatch(pool)
         tallies.follow("lingxi_invariant_violations_total", watch.found)
         beside.append(watch)
+        beside.append(SessionWatch(pool))
         beside.append(QueueHolder(pool, client, queues, check_seconds=settings.sweep_interval_seconds))
         pruner = Pruner(pool, retention_of(settings))
         tallies.follow("lingxi_pruned_total", pruner.removed)

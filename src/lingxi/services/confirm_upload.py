@@ -67,7 +67,7 @@ async def confirm_object(connection: Connection, upload: DirectUpload, received:
 
 
 async def confirm_photo(connection: Connection, upload: DirectUpload, received: ReceivedPhoto) -> Added:
-    """The photo's rows and event, for a file that was not refused. NotFound without the album; Conflict when another was first."""
+    """The photo's rows and event, for a file that was not refused. NotFound without the album; Conflict if another was first."""
     assert upload.album_id is not None
     assert received.new is not None
     await _be_first(connection, upload)
