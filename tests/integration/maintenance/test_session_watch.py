@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from lingxi.db.query import sql
-from lingxi.db.session import Connection, connect, is_unavailable
+from lingxi.db.session import connect, is_unavailable
 from lingxi.maintenance.session_watch import SessionWatch
 from lingxi.maintenance.sweeper import SWEEP_LOCK
 from tests.support.waiting import wait_until
@@ -43,14 +43,12 @@ async def session(work: Work, name: str, *, hot: bool = False) -> AsyncIterator[
         connection.terminate()
 
 
-async def freeze(connection: Connection) -> None:
-    """As SIGSTOP does between the two messages of a statement: it is prepared, and no more is said."""
-    await connection.prepare("select 1 + $1::int")
-
-
-async def state_of(work: Work, connection: asyncpg.Connection) -> tuple[str, str]:
-    query = "select state, wait_event from pg_stat_activity where pid = $1"
-    return tuple(await work.pool.fetchrow(query, connection.get_server_pid()))
+async def freeze(work: Work, connection: asyncpg.Connection, number: int = 1) -> Any:
+    """As SIGSTOP does between the two messages of a statement: it is prepared, and no more is said. Keep the answer."""
+    statement = await connection.prepare(f"select {number} + $1::int")
+    query = "select (state, wait_event) = ('active', 'ClientRead') from pg_stat_activity where pid = $1"
+    await wait_until(partial(work.pool.fetchval, query, connection.get_server_pid()))
+    return statement
 
 
 def ends(watch: SessionWatch) -> Callable[[], Any]:
@@ -77,8 +75,7 @@ async def test_one_that_froze_in_the_midst_of_a_statement_is_ended(
     """Also where nobody waits: who only tries the sweep's lock, or skips locked events, goes without for ever."""
     async with session(work, name, hot=True) as frozen:
         assert await frozen.fetchval(sql("deployment/try_lock"), SWEEP_LOCK)
-        await freeze(frozen)
-        assert await state_of(work, frozen) == ("active", "ClientRead")
+        await freeze(work, frozen)
         await wait_until(ends(watch))
         await wait_until(partial(work.pool.fetchval, sql("deployment/try_lock"), SWEEP_LOCK))
         with pytest.raises(Exception) as told:  # noqa: PT011
@@ -102,7 +99,7 @@ async def test_a_processors_is_ended_when_somebody_waits_for_it(work: Work, watc
     task = await work.submit({})
     async with session(work, "lingxi processor 7") as frozen:
         await frozen.execute(LOCK_TASK, task)
-        await freeze(frozen)
+        await freeze(work, frozen)
         assert await looked_for(watch, 2 * HELD_SECONDS) == 0
         waiting = asyncio.create_task(work.pool.execute(LOCK_TASK, task))
         await wait_until(ends(watch))
@@ -117,16 +114,15 @@ async def test_the_living_are_left_alone(work: Work, watch: SessionWatch) -> Non
         session(work, "lingxi worker 2", hot=True) as busy,
         session(work, "lingxi worker 3", hot=True) as idle,
     ):
-        await freeze(foreign)
+        await freeze(work, foreign)
         await idle.execute("select 1")
         sleeping = asyncio.create_task(busy.execute("select pg_sleep(60)"))
-        looks = asyncio.create_task(looked_for(watch, 5 * HELD_SECONDS))
-        number = 0
-        while not looks.done():
-            number += 1
-            await lively.prepare(f"select {number} + $1::int")
+        loop = asyncio.get_running_loop()
+        until, kept = loop.time() + 5 * HELD_SECONDS, []
+        while loop.time() < until:
+            kept.append(await freeze(work, lively, len(kept)))
+            assert (await watch.done_once())["ended"] == 0
             await asyncio.sleep(HELD_SECONDS / 10)
-        assert await looks == 0
         sleeping.cancel()
         with suppress(asyncio.CancelledError):
             await sleeping
