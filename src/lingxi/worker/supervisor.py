@@ -135,7 +135,7 @@ class Supervisor:
             return
 
     async def _end_leases_once(self, worker: str, boot: str) -> int:
-        connection = await connect(self._config.database_url, name="lingxi supervisor")
+        connection = await connect(self._config.database_url, name="lingxi supervisor", hot=True)
         try:
             total = len(await put_back_stale_photo_jobs(connection, limit=_MOST_PHOTOS, worker=worker))
             total += (await sweep_leases(connection, worker=worker)).lost
