@@ -14,6 +14,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from lingxi.db.session import connect
 from tests.chaos.ground import own_ground
 from tests.chaos.load import Load, light
 from tests.fault.live import Live
@@ -124,6 +125,18 @@ async def test_stopped_past_the_lease_and_woken(live: Live) -> None:
         )
         assert effects["n"] == 1
         assert live.system.running["worker"].events("worker_died") == []
+
+
+async def test_workers_end_a_session_that_froze_in_the_midst_of_a_statement(live: Live) -> None:
+    """It has no time-out of its own, and is prepared to run a statement, as a process frozen between two messages is."""
+    frozen = await connect(live.system.database_url, name="lingxi frozen")
+    try:
+        await frozen.execute("begin")
+        statement = await frozen.prepare("select 1 + $1::int")
+        await wait_until(frozen.is_closed, 150)  # after 20 to 25 s
+        del statement  # forgotten before, it would be closed
+    finally:
+        frozen.terminate()
 
 
 # ── out of memory ────────────────────────────────────────────────────────────────────────────────────────

@@ -18,6 +18,7 @@ import redis.asyncio
 from lingxi.embedded import EmbeddedError, EmbeddedPostgres, EmbeddedServers, EmbeddedValkey, FolderInUse
 from lingxi.embedded.postgres import find_postgres_binaries
 from lingxi.embedded.supervise import processes_serving
+from tests.support.killing import gone
 from tests.support.processes import Process, Processes
 from tests.support.servers import ROOT
 from tests.support.waiting import wait_until_sync
@@ -84,13 +85,6 @@ def start_owner(processes: Processes, folder: Path, how: str = "main") -> tuple[
     return owner, [int(said[1]), int(said[2])]
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 async def answers(servers: EmbeddedServers) -> bool:
     connection = await asyncpg.connect(servers.database_url)
     try:
@@ -110,7 +104,7 @@ async def test_servers_start_keep_their_data_and_end(folder: Path) -> None:
         await connection.close()
         async with redis.asyncio.from_url(servers.redis_url) as client:
             await client.set("kept", "42")
-    assert not any(is_alive(pid) for pid in pids if pid)
+    assert all(gone(pid) for pid in pids if pid)
     with EmbeddedServers(folder, fast=True) as servers:
         connection = await asyncpg.connect(servers.database_url)
         assert await connection.fetchval("select n from kept") == 42
@@ -169,7 +163,7 @@ async def test_two_folders_at_once_one_named_like_the_other(folder: Path) -> Non
 def test_servers_end_with_a_killed_owner(folder: Path, processes: Processes) -> None:
     owner, pids = start_owner(processes, folder)
     owner.kill()
-    wait_until_sync(lambda: not any(is_alive(pid) for pid in pids), timeout_seconds=30)
+    wait_until_sync(lambda: all(gone(pid) for pid in pids), timeout_seconds=30)
     with EmbeddedServers(folder, fast=True) as servers:
         assert asyncio.run(answers(servers))
 
@@ -178,12 +172,12 @@ def test_servers_end_with_a_killed_owner(folder: Path, processes: Processes) -> 
 def test_the_next_owner_takes_over_from_orphans(folder: Path, processes: Processes, stopped: bool) -> None:
     owner, pids = start_owner(processes, folder, "thread")
     owner.kill()
-    assert all(is_alive(pid) for pid in pids), "started from a thread, they outlive their owner"
+    assert not any(gone(pid) for pid in pids), "started from a thread, they outlive their owner"
     if stopped:
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
     with EmbeddedServers(folder, fast=True) as servers:
-        assert not any(is_alive(pid) for pid in pids)
+        assert all(gone(pid) for pid in pids)
         assert asyncio.run(answers(servers))
 
 
@@ -191,7 +185,7 @@ def test_a_live_owner_keeps_its_servers(folder: Path, processes: Processes) -> N
     owner, pids = start_owner(processes, folder, "thread")
     with pytest.raises(FolderInUse, match=f"pid {owner.pid}"):
         EmbeddedServers(folder, fast=True).start()
-    assert all(is_alive(pid) for pid in pids)
+    assert not any(gone(pid) for pid in pids)
     owner.kill()
     EmbeddedServers(folder, fast=True).start().stop()  # ends what the killed owner left
 
@@ -331,4 +325,4 @@ if os.geteuid() == 0:
         said = owner.wait_for_log(r"up (\d+) (\d+)", timeout_seconds=60)
         assert Path(f"/proc/{said[1]}").stat().st_uid == 65534
         owner.kill()
-        wait_until_sync(lambda: not any(is_alive(int(said[n])) for n in (1, 2)), timeout_seconds=30)
+        wait_until_sync(lambda: all(gone(int(said[n])) for n in (1, 2)), timeout_seconds=30)

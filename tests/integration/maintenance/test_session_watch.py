@@ -34,7 +34,7 @@ def watch(work: Work) -> SessionWatch:
 
 @asynccontextmanager
 async def session(work: Work, name: str, *, hot: bool = False) -> AsyncIterator[asyncpg.Connection]:
-    """One of ours, in a transaction that locks a task and the sweep."""
+    """In a transaction; `name` is what the server knows it by."""
     connection = await connect(work.database_url, name=name, hot=hot)
     try:
         await connection.execute("begin")

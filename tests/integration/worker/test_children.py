@@ -15,6 +15,7 @@ import pytest
 
 from lingxi.processors.contract import Context, Processor, ProcessorInput
 from lingxi.worker.process import WorkerProcess
+from tests.support.killing import gone
 from tests.support.processors import OBEY, leftovers
 from tests.support.waiting import wait_until
 from tests.support.work import Work
@@ -121,14 +122,7 @@ async def test_what_a_processor_starts_ends_with_its_child(work: Work, tmp_path:
     async with work.worker(queues=("child:obey",), scratch_root=tmp_path / "scratch"):
         left = (await obeyed(work, "leave"))["result"]["left"]
         assert Path(f"/proc/{left}").exists()
-    await wait_until(lambda: not _runs(left), message="it ends")
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    await wait_until(lambda: gone(left), message="it ends")
 
 
 async def test_the_end_of_its_time_kills_the_child(work: Work, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ async def confirm(request: Request, caller: Editor, upload_id: UploadIdText) -> 
             else:
                 answer = await _confirm_photo(request, caller, upload)
         except LingxiError:
-            # Unless another confirmation was first, and has removed what arrived while this one read it.
+            # Another confirmation may have been first, and have removed what arrived while this one read it.
             async with deps.pool.acquire(timeout=5) as connection:
                 upload = await get_direct_upload(connection, caller.workspace_id, wanted)
             if upload.confirmed_at is None:
